@@ -1,0 +1,17 @@
+// Tags keep apart the kinds of messages that travel on one MPI communicator.
+#pragma once
+
+#include <cstdint>
+
+namespace lockstep::mpi::tags {
+
+inline constexpr int control = 1;   // who enters which call, who leaves
+inline constexpr int data = 2;      // elements
+inline constexpr int creation = 3;  // inside MPI_Comm_create_group
+// Groups that are being formed. MPI guarantees tags up to 32767; groups that share a tag tell their
+// messages apart by the conversation they carry.
+inline int forming(std::uint64_t conversation) {
+  return static_cast<int>(16 + conversation % 32000);
+}
+
+}  // namespace lockstep::mpi::tags

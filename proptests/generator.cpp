@@ -1,0 +1,183 @@
+#include <algorithm>
+#include <numeric>
+#include <string>
+
+#include <lockstep/kit/generator.hpp>
+
+#include "dice.hpp"
+#include "program_builder.hpp"
+
+namespace lockstep::kit {
+namespace {
+
+Operation draw_operation(Dice& dice) { return dice.pick(tensor_operations); }
+
+// Up to three calls of one operation, the later ones now and then on what the earlier gave: a second
+// call of the same kind shows what the first one left behind.
+void calls_of(Operation operation, Dice& dice, ProgramBuilder& program) {
+  for (int calls = dice.pick({1, 1, 1, 2, 3}); calls > 0; --calls) program.call(operation);
+}
+
+// A broken call, sometimes after a good one, always before one that shows that the communicator
+// still works.
+void broken_contract(Dice& dice, ProgramBuilder& program) {
+  if (dice.one_in(3)) program.call(draw_operation(dice));
+  for (int calls = dice.pick({1, 1, 2}); calls > 0; --calls) {
+    program.broken_call(draw_operation(dice));
+  }
+  program.call(draw_operation(dice));
+}
+
+std::vector<int> draw_group(Dice& dice, std::vector<int> candidates) {
+  dice.shuffle(std::span<int>(candidates));
+  candidates.resize(1 + dice.index(candidates.size()));
+  return candidates;
+}
+
+// Ranks leave, one or some, perhaps some more later; the others call on. Groups that need nobody
+// who left must go on working.
+void missing_rank(Dice& dice, ProgramBuilder& program, bool groups) {
+  if (dice.one_in(2)) program.call(draw_operation(dice));
+  const int world = program.program().world;
+  std::vector<int> everybody = program.present();
+  for (int departures = dice.pick({1, 1, 1, 2}); departures > 0; --departures) {
+    std::vector<int> leaving = dice.some_of(world);
+    // Somebody must stay and notice.
+    const int witness = dice.pick(everybody);
+    std::erase(leaving, witness);
+    if (leaving.empty() && world > 1) leaving.push_back((witness + 1) % world);
+    std::erase_if(everybody, [&](int rank) { return std::ranges::count(leaving, rank) > 0; });
+    program.leave(leaving);
+    // A missing rank outranks a broken rule.
+    if (dice.one_in(6)) {
+      program.broken_call(draw_operation(dice));
+    } else {
+      program.call(draw_operation(dice));
+    }
+    if (groups && dice.one_in(2)) {
+      program.call(draw_operation(dice), draw_group(dice, everybody));
+    }
+    if (groups && dice.one_in(4)) {
+      std::vector<int> anybody(static_cast<std::size_t>(world));
+      std::iota(anybody.begin(), anybody.end(), 0);
+      std::vector<int> group = draw_group(dice, std::move(anybody));
+      if (std::ranges::count(group, witness) == 0) group.push_back(witness);
+      program.call(draw_operation(dice), std::move(group));
+    }
+  }
+  program.call(draw_operation(dice));
+}
+
+// Groups in any order, used again and in turn with the world.
+void calls_in_groups(Dice& dice, ProgramBuilder& program) {
+  const std::vector<int> everybody = program.present();
+  std::vector<std::vector<int>> groups;
+  for (int count = static_cast<int>(dice.between(1, 3)); count > 0; --count) {
+    groups.push_back(draw_group(dice, everybody));
+  }
+  program.call(draw_operation(dice), groups[0]);
+  for (int calls = static_cast<int>(dice.between(0, 4)); calls > 0; --calls) {
+    const std::vector<int> group = dice.one_in(4) ? std::vector<int>{} : dice.pick(groups);
+    if (dice.one_in(10)) {
+      program.broken_call(draw_operation(dice), group);
+    } else {
+      program.call(draw_operation(dice), group);
+    }
+  }
+}
+
+// Results fed into later calls.
+void mixed_program(Dice& dice, ProgramBuilder& program, bool groups) {
+  const std::vector<int> everybody = program.present();
+  for (int calls = static_cast<int>(dice.between(2, 8)); calls > 0; --calls) {
+    if (groups && dice.one_in(6)) {
+      program.call(draw_operation(dice), draw_group(dice, everybody));
+    } else if (dice.one_in(12)) {
+      program.broken_call(draw_operation(dice));
+    } else {
+      program.call(draw_operation(dice));
+    }
+  }
+}
+
+constexpr Property all_properties[] = {
+    {"all_gather_float", "all_gather_float joins every rank's rows in rank order, bit for bit"},
+    {"all_gather_int", "all_gather_int joins every rank's rows in rank order, bit for bit"},
+    {"reduce_scatter_sum", "reduce_scatter_sum gives each rank its rows of the sum"},
+    {"all_reduce_sum", "all_reduce_sum gives every rank the same bits of the sum"},
+    {"broadcast_float", "broadcast_float gives every rank the root's elements, bit for bit"},
+    {"all_to_all_v_float", "all_to_all_v_float moves every row to its rank, counts exact"},
+    {"all_to_all_v_int", "all_to_all_v_int moves every row to its rank, counts exact"},
+    {"programs", "calls follow one another, on one another's results, without a trace"},
+    {"contract", "a broken contract is one error, the same on every rank, and calls go on"},
+    {"groups", "sub-communicators keep their own order and their own calls"},
+    {"transport", "a missing rank is an error for everybody who needs it, at once from then on"},
+};
+
+bool is_prime(int n) {
+  for (int divisor = 2; divisor * divisor <= n; ++divisor) {
+    if (n % divisor == 0) return false;
+  }
+  return n > 1;
+}
+
+// Mostly a few ranks, where a case is quick; all sizes of the range; worlds of one, odd and large
+// ones more often than their share.
+int draw_world(Dice& dice, int fewest, int most) {
+  const auto between = [&](int low, int high) {
+    return static_cast<int>(dice.between(std::clamp(low, fewest, most), std::clamp(high, fewest, most)));
+  };
+  switch (dice.below(8)) {
+    case 0:
+    case 1:
+    case 2: return between(2, 4);
+    case 3: return between(1, 3);
+    case 4: {
+      const int start = between(1, 64);
+      for (int n = start; n <= most; ++n) {
+        if (is_prime(n)) return n;
+      }
+      return start;
+    }
+    case 5: return dice.one_in(4) ? most : between(1, 8);
+    case 6: return dice.one_in(8) ? between(33, 64) : between(1, 16);
+    default: return between(1, 8);
+  }
+}
+
+}  // namespace
+
+std::span<const Property> properties() { return all_properties; }
+
+std::uint64_t case_seed(std::uint64_t run_seed, std::string_view property, std::uint64_t index) {
+  return derive(run_seed, property, index);
+}
+
+Case draw_case(std::string_view property, const GeneratorLimits& limits, std::uint64_t seed) {
+  Dice dice(seed);
+  int fewest = std::max(1, limits.fewest_ranks);
+  // One rank alone has no peer to miss. Where the range has nothing but worlds of one, the case
+  // is an ordinary call.
+  if (property == "transport") fewest = std::min(std::max(2, fewest), limits.most_ranks);
+  if (limits.most_ranks < fewest) {
+    throw InvalidArgument("no world has " + std::to_string(limits.fewest_ranks) + " to " +
+                          std::to_string(limits.most_ranks) + " ranks");
+  }
+  ProgramBuilder program(dice, draw_world(dice, fewest, limits.most_ranks));
+  if (const std::optional<Operation> operation = operation_named(property)) {
+    calls_of(*operation, dice, program);
+  } else if (property == "programs") {
+    mixed_program(dice, program, limits.groups);
+  } else if (property == "contract") {
+    broken_contract(dice, program);
+  } else if (property == "groups") {
+    calls_in_groups(dice, program);
+  } else if (property == "transport") {
+    missing_rank(dice, program, limits.groups);
+  } else {
+    throw InvalidArgument("no property is named " + std::string(property));
+  }
+  return program.take();
+}
+
+}  // namespace lockstep::kit

@@ -1,0 +1,104 @@
+// A backend as the tool sees it: a shared library with one entry point.
+//
+// A backend whose ranks are threads of one process derives from ThreadBackend, says how to start a
+// world, and names itself with LOCKSTEP_BACKEND:
+//
+//   class MyBackend : public lockstep::kit::ThreadBackend {
+//     lockstep::kit::BackendInfo info() const override { return {.name = "mine"}; }
+//     void launch(int world, const RankBody& body) override {
+//       my::World(world).run([&](my::Communicator c) {
+//         lockstep::kit::SubjectOf<my::Communicator> subject(c);
+//         body(c.rank(), subject);
+//       });
+//     }
+//   };
+//   LOCKSTEP_BACKEND(MyBackend)
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <lockstep/kit/case.hpp>
+#include <lockstep/kit/subject.hpp>
+#include <lockstep/sum_rule.hpp>
+
+namespace lockstep::kit {
+
+// What a backend says of itself.
+struct BackendInfo {
+  std::string name;
+  std::string description;  // one line, for `lockstep backends`
+  SumRule sum_rule = SumRule::exact;
+  // Why it cannot run on this machine at present; empty when it can.
+  std::string unavailable;
+  // The largest world it can run here.
+  int most_ranks = 4096;
+  // Parts of the contract that it does not claim; the card says "not offered" for them.
+  bool offers_groups = true;     // sub-communicators of chosen ranks
+  bool offers_departure = true;  // a rank that leaves becomes a TransportError on its peers
+};
+
+// What the user chose on the command line.
+struct BackendOptions {
+  std::optional<SumRule> sum_rule;  // for backends that can follow several
+};
+
+// The backend itself failed: it could not start a world, or its processes died. Exit status 3.
+class BackendBroken : public Error {
+ public:
+  using Error::Error;
+};
+
+class Backend {
+ public:
+  virtual ~Backend() = default;
+
+  virtual BackendInfo info() const = 0;
+  // Called once before the first case. Throws InvalidArgument for an option that it cannot serve.
+  virtual void configure(const BackendOptions& options) { (void)options; }
+
+  // Runs the whole case in a fresh world of `c.world` ranks, and reports every rank's outcomes.
+  // Throws BackendBroken when that is impossible.
+  virtual Transcript run(const Case& c) = 0;
+
+  // For backends whose ranks are processes: the command to put before this one's own command line so
+  // that a world of `ranks` can run, or nothing when this process can run it already.
+  virtual std::vector<std::string> launcher(int ranks) const {
+    (void)ranks;
+    return {};
+  }
+  // In a process that only lends its rank to the judge in another one: serves until the judge is
+  // done, and returns the process's exit status. Nothing in the judge's own process.
+  virtual std::optional<int> serve() { return std::nullopt; }
+};
+
+// A backend whose ranks are threads of this process.
+class ThreadBackend : public Backend {
+ public:
+  using RankBody = std::function<void(int rank, Subject& world)>;
+
+  // Calls `body` once for every rank of a fresh world, each on a thread of its own, and returns when
+  // all have returned. `body` throws nothing. When it returns, the rank has left.
+  virtual void launch(int world, const RankBody& body) = 0;
+
+  Transcript run(const Case& c) override;
+};
+
+// The entry point of a backend library: one object named `lockstep_backend`.
+struct BackendEntry {
+  // The version of this interface that the library was built for; the tool refuses any other.
+  std::uint32_t abi;
+  Backend* (*make)();  // a new backend, owned by the caller
+};
+inline constexpr std::uint32_t backend_abi = 1;
+
+}  // namespace lockstep::kit
+
+#define LOCKSTEP_BACKEND(Type)                                                       \
+  extern "C" __attribute__((visibility("default")))                                  \
+  const ::lockstep::kit::BackendEntry lockstep_backend = {                           \
+      ::lockstep::kit::backend_abi, []() -> ::lockstep::kit::Backend* { return new Type; }}

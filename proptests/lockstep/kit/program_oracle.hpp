@@ -1,0 +1,25 @@
+// What every rank must get back from a whole case: the oracle of reference/, step after step.
+#pragma once
+
+#include <lockstep/kit/case.hpp>
+
+namespace lockstep::kit {
+
+// A step takes a value from an earlier step that has none for that rank (it was an error there). The
+// message holds the JSON pointer of the reference.
+class NoSuchValue : public Error {
+ public:
+  using Error::Error;
+};
+
+// The outcome of every member of every step, sums by `rule`. A rank without input has left for good:
+// from then on every step on a communicator that it belongs to is a transport error for its other
+// members, and so is every later step on a communicator that met with one. `from_step` takes values
+// from `actual` where it is given, the transcript of a backend whose sums follow another rule, and
+// from this oracle's own results otherwise.
+Transcript expected_transcript(const Case& c, SumRule rule, const Transcript* actual = nullptr);
+
+// A copy of the case with `expected` filled in by the case's own sum rule.
+Case with_expected(Case c);
+
+}  // namespace lockstep::kit

@@ -1,0 +1,205 @@
+#include "program_builder.hpp"
+
+#include <algorithm>
+
+#include <lockstep/agreement.hpp>
+
+#include "faults.hpp"
+#include "generator_shapes.hpp"
+#include "generator_values.hpp"
+
+namespace lockstep::kit {
+namespace {
+
+// Results that are fed onward stay this small, however often they are gathered.
+constexpr std::int64_t most_elements_fed = 4096;
+
+DType draw_dtype(Dice& dice, Operation operation) {
+  return takes_integers(operation) ? dice.pick(integer_dtypes) : dice.pick(floating_dtypes);
+}
+
+std::int64_t product(const std::vector<std::int64_t>& axes) {
+  std::int64_t product = 1;
+  for (std::int64_t axis : axes) product *= axis;
+  return product;
+}
+
+}  // namespace
+
+std::int64_t draw_root(Dice& dice, int ranks) {
+  return dice.one_in(3) ? ranks - 1 : dice.below(ranks);
+}
+
+ProgramBuilder::ProgramBuilder(Dice& dice, int world)
+    : dice_(dice), budget_(draw_budget(dice)), gone_(static_cast<std::size_t>(world), false) {
+  case_.world = world;
+}
+
+int ProgramBuilder::members(const std::vector<int>& group) const {
+  return group.empty() ? case_.world : static_cast<int>(group.size());
+}
+
+int ProgramBuilder::world_rank(const std::vector<int>& group, int member) const {
+  return group.empty() ? member : group[static_cast<std::size_t>(member)];
+}
+
+std::vector<int> ProgramBuilder::present() const {
+  std::vector<int> ranks;
+  for (int rank = 0; rank < case_.world; ++rank) {
+    if (!gone_[static_cast<std::size_t>(rank)]) ranks.push_back(rank);
+  }
+  return ranks;
+}
+
+void ProgramBuilder::leave(std::span<const int> ranks) {
+  for (int rank : ranks) gone_[static_cast<std::size_t>(rank)] = true;
+}
+
+void ProgramBuilder::call(Operation operation, std::vector<int> group) {
+  if (!results_.empty() && dice_.one_in(2)) {
+    if (std::optional<Step> step = fed_call(operation, group)) return append(std::move(*step));
+  }
+  append(fresh_call(operation, group));
+}
+
+void ProgramBuilder::broken_call(Operation operation, std::vector<int> group) {
+  Step step = fresh_call(operation, group);
+  break_call(dice_, step);
+  append(std::move(step));
+}
+
+Step ProgramBuilder::fresh_call(Operation operation, const std::vector<int>& group) {
+  const int ranks = members(group);
+  const auto n = static_cast<std::size_t>(ranks);
+  const bool exchange = is_all_to_all_v(operation);
+  const DType dtype = draw_dtype(dice_, operation);
+
+  std::vector<Shape> shapes;
+  std::vector<std::vector<std::int64_t>> counts(n);
+  if (!needs_leading_axis(operation) && dice_.one_in(10)) {
+    shapes.assign(n, Shape{});
+  } else {
+    const std::vector<std::int64_t> trailing =
+        draw_trailing(dice_, budget_, exchange ? ZeroAxes::forbidden : ZeroAxes::allowed);
+    const std::int64_t row_budget = budget_ / std::max<std::int64_t>(1, product(trailing));
+    if (exchange) {
+      counts = draw_counts(dice_, ranks, row_budget);
+      for (const std::vector<std::int64_t>& of_rank : counts) {
+        std::int64_t rows = 0;
+        for (std::int64_t count : of_rank) rows += count;
+        shapes.push_back(shape_of(rows, trailing));
+      }
+    } else {
+      // A reduce-scatter's rows come in multiples of the world, so the budget is for its shares.
+      const bool scatter = operation == Operation::reduce_scatter_sum;
+      const std::int64_t shares = scatter ? ranks : 1;
+      const std::int64_t rows =
+          shares * draw_rows(dice_, std::max<std::int64_t>(row_budget / shares, 4));
+      shapes.assign(n, shape_of(rows, trailing));
+    }
+  }
+
+  const std::vector<Tensor> tensors =
+      is_sum(operation) ? elements_to_add(dice_, dtype, shapes[0], ranks)
+                        : elements_to_move(dice_, dtype, shapes);
+  Step step;
+  step.group = group;
+  step.operations.assign(n, operation);
+  if (operation == Operation::broadcast_float) step.roots.assign(n, draw_root(dice_, ranks));
+  for (std::size_t member = 0; member < n; ++member) {
+    step.inputs.push_back(Input{std::nullopt, tensors[member], std::move(counts[member])});
+  }
+  return step;
+}
+
+std::optional<Step> ProgramBuilder::fed_call(Operation operation, const std::vector<int>& group) {
+  const int ranks = members(group);
+  // A step that gave every member a value; the latest ones first, programs rarely look far back.
+  const int latest = static_cast<int>(results_.size()) - 1;
+  const int source = std::max(0, latest - static_cast<int>(dice_.below(3)));
+  const auto& values = results_[static_cast<std::size_t>(source)];
+
+  Step step;
+  step.group = group;
+  step.operations.assign(static_cast<std::size_t>(ranks), operation);
+  if (operation == Operation::broadcast_float) {
+    step.roots.assign(static_cast<std::size_t>(ranks), draw_root(dice_, ranks));
+  }
+  for (int member = 0; member < ranks; ++member) {
+    const auto rank = static_cast<std::size_t>(world_rank(group, member));
+    if (!values[rank] || is_integer(values[rank]->dtype) != takes_integers(operation)) {
+      return std::nullopt;
+    }
+    Input input;
+    input.from_step = source;
+    if (is_all_to_all_v(operation)) {
+      if (values[rank]->shape.empty()) return std::nullopt;
+      input.send_counts = draw_division(dice_, ranks, values[rank]->shape[0]);
+    }
+    step.inputs.push_back(std::move(input));
+  }
+  const std::optional<std::vector<Result>> results = results_of(step);
+  if (!results) return std::nullopt;  // it would break the contract
+  for (const Result& result : *results) {
+    if (result.shape.elements().value_or(0) > most_elements_fed) return std::nullopt;
+  }
+  // Now and then one rank brings a tensor of its own among the others' results.
+  if (dice_.one_in(4)) {
+    Input& input = step.inputs[dice_.index(step.inputs.size())];
+    const auto member = static_cast<int>(&input - step.inputs.data());
+    const Result& held = *values[static_cast<std::size_t>(world_rank(group, member))];
+    input.tensor = elements_to_move(dice_, held.dtype, {held.shape})[0];
+    input.from_step = std::nullopt;
+  }
+  return step;
+}
+
+std::optional<std::vector<ProgramBuilder::Result>> ProgramBuilder::results_of(
+    const Step& step) const {
+  std::vector<Signature> signatures;
+  for (std::size_t member = 0; member < step.members(); ++member) {
+    const std::optional<Input>& input = step.inputs[member];
+    if (!input) return std::nullopt;
+    Signature signature;
+    signature.operation = step.operations[member];
+    signature.dtype = input->tensor.dtype();
+    signature.shape = input->tensor.shape();
+    if (input->from_step) {
+      const std::optional<Result>& held =
+          results_[static_cast<std::size_t>(*input->from_step)]
+                  [static_cast<std::size_t>(step.world_rank(member))];
+      signature.dtype = held->dtype;
+      signature.shape = held->shape;
+    }
+    if (!step.roots.empty()) signature.root = step.roots[member];
+    signature.send_counts = input->send_counts;
+    signatures.push_back(std::move(signature));
+  }
+  if (find_breach(signatures)) return std::nullopt;
+  std::vector<Result> results;
+  for (std::size_t member = 0; member < step.members(); ++member) {
+    results.push_back(
+        {signatures[member].dtype, result_shape(signatures, static_cast<int>(member))});
+  }
+  return results;
+}
+
+void ProgramBuilder::append(Step step) {
+  for (std::size_t member = 0; member < step.members(); ++member) {
+    if (!gone_[static_cast<std::size_t>(step.world_rank(member))]) continue;
+    step.inputs[member].reset();
+    lost_.insert(step.group);
+  }
+  std::vector<std::optional<Result>> held(static_cast<std::size_t>(case_.world));
+  if (!lost_.contains(step.group)) {
+    if (const std::optional<std::vector<Result>> results = results_of(step)) {
+      for (std::size_t member = 0; member < step.members(); ++member) {
+        held[static_cast<std::size_t>(step.world_rank(member))] = (*results)[member];
+      }
+    }
+  }
+  results_.push_back(std::move(held));
+  case_.steps.push_back(std::move(step));
+}
+
+}  // namespace lockstep::kit

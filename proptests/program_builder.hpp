@@ -1,0 +1,60 @@
+// Writes a generated program step by step, and knows what every rank holds after each.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <set>
+#include <span>
+#include <vector>
+
+#include <lockstep/kit/case.hpp>
+#include <lockstep/shape.hpp>
+
+#include "dice.hpp"
+
+namespace lockstep::kit {
+
+class ProgramBuilder {
+ public:
+  ProgramBuilder(Dice& dice, int world);
+
+  // Appends a call that fits the contract, on the whole world or on a group. Takes the results of an
+  // earlier step now and then, where they fit.
+  void call(Operation operation, std::vector<int> group = {});
+  // Appends calls that break the contract in one to three ways (faults.hpp).
+  void broken_call(Operation operation, std::vector<int> group = {});
+  // The next step is the first that these ranks do not enter; it is on the whole world.
+  void leave(std::span<const int> ranks);
+
+  // Ranks that are still there.
+  std::vector<int> present() const;
+  const Case& program() const { return case_; }
+  Case take() { return std::move(case_); }
+
+ private:
+  // What a rank got back from a step.
+  struct Result {
+    DType dtype;
+    Shape shape;
+  };
+
+  int members(const std::vector<int>& group) const;
+  int world_rank(const std::vector<int>& group, int member) const;
+  Step fresh_call(Operation operation, const std::vector<int>& group);
+  std::optional<Step> fed_call(Operation operation, const std::vector<int>& group);
+  void append(Step step);
+  // The results of a step without a breach, per member; nothing when it has one.
+  std::optional<std::vector<Result>> results_of(const Step& step) const;
+
+  Dice& dice_;
+  std::int64_t budget_;
+  Case case_;
+  std::vector<std::vector<std::optional<Result>>> results_;  // [step][world rank]
+  std::vector<bool> gone_;                                   // per world rank
+  std::set<std::vector<int>> lost_;                          // groups that met a missing rank
+};
+
+// A root of a communicator of `ranks`: the last and the first are where mistakes show.
+std::int64_t draw_root(Dice& dice, int ranks);
+
+}  // namespace lockstep::kit

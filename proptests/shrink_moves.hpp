@@ -1,0 +1,36 @@
+// The single steps by which a case becomes simpler. None looks at whether the result still fails.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include <lockstep/kit/case.hpp>
+
+namespace lockstep::kit {
+
+// Makes one candidate, or nothing where the move does not apply.
+using Move = std::function<std::optional<Case>()>;
+using Moves = std::vector<Move>;
+// The case that moves start from, shared by them.
+using Origin = std::shared_ptr<const Case>;
+
+// Fewer steps: one alone, or all but one. A reference to a step that goes is replaced by the value
+// that the oracle gives.
+void add_step_moves(const Origin& origin, Moves& moves);
+
+// Fewer ranks, with their blocks in everybody's exchanges, and plainer groups and roots.
+void add_rank_moves(const Origin& origin, Moves& moves);
+
+// Fewer rows and smaller blocks, fewer and shorter trailing axes.
+void add_shape_moves(const Origin& origin, Moves& moves);
+
+// Plainer elements, in the plainest dtypes.
+void add_value_moves(const Origin& origin, Moves& moves);
+
+// How far an element is from the plainest: zero, one, a small whole number, then by the length of
+// what it takes to write it down.
+int complexity(DType dtype, const std::byte* element);
+
+}  // namespace lockstep::kit

@@ -1,0 +1,349 @@
+// Smaller and plainer tensors.
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <numeric>
+
+#include "shrink_moves.hpp"
+
+namespace lockstep::kit {
+namespace {
+
+// Single elements are tried one by one only in cases that already are this small.
+constexpr std::int64_t few_elements = 48;
+
+enum class End : bool { front, back };
+
+// `length` entries of an axis, from one of its ends.
+Tensor narrowed(const Tensor& tensor, std::size_t axis, std::int64_t length, End kept) {
+  std::vector<std::int64_t> axes(tensor.shape().axes().begin(), tensor.shape().axes().end());
+  std::vector<std::int64_t> strides(axes.size(), 1);
+  for (std::size_t i = axes.size(); i-- > 1;) strides[i - 1] = strides[i] * std::max<std::int64_t>(axes[i], 1);
+  const std::int64_t skipped = kept == End::front ? 0 : axes[axis] - length;
+  const std::byte* start = tensor.data();
+  axes[axis] = length;
+  const Shape shape{std::span<const std::int64_t>(axes)};
+  if (tensor.elements() == 0 || length == 0) return Tensor::zeros(tensor.dtype(), shape);
+  start += skipped * strides[axis] * size_of(tensor.dtype());
+  return Tensor::from_strided(tensor.dtype(), shape, strides, start);
+}
+
+std::optional<Tensor> without_axis(const Tensor& tensor, std::size_t axis, End kept) {
+  if (tensor.shape()[axis] == 0) return std::nullopt;
+  const Tensor single = narrowed(tensor, axis, 1, kept);
+  std::vector<std::int64_t> axes(single.shape().axes().begin(), single.shape().axes().end());
+  axes.erase(axes.begin() + static_cast<long>(axis));
+  return single.reshape(Shape(std::span<const std::int64_t>(axes)));
+}
+
+// The case with every tensor of one step put through `change(member, tensor)`, an optional result.
+// Nothing when a tensor cannot be changed.
+template <class Change>
+std::optional<Case> with_tensors(const Case& c, std::size_t step, Change change) {
+  Case changed = c;
+  for (std::size_t member = 0; member < changed.steps[step].members(); ++member) {
+    std::optional<Input>& input = changed.steps[step].inputs[member];
+    if (!input || input->from_step) continue;
+    std::optional<Tensor> tensor = change(member, input->tensor);
+    if (!tensor) return std::nullopt;
+    input->tensor = std::move(*tensor);
+  }
+  return changed;
+}
+
+std::int64_t longest(const Step& step, std::size_t axis) {
+  std::int64_t length = 0;
+  for (const std::optional<Input>& input : step.inputs) {
+    if (input && !input->from_step && input->tensor.shape().size() > axis) {
+      length = std::max(length, input->tensor.shape()[axis]);
+    }
+  }
+  return length;
+}
+
+// Every member's axis is `less` shorter, so that lengths that differ go on to differ.
+void add_shortening(const Origin& origin, std::size_t step, std::size_t axis, std::int64_t less,
+                    Moves& moves) {
+  if (less <= 0) return;
+  for (const End kept : {End::front, End::back}) {
+    moves.push_back([=] {
+      return with_tensors(*origin, step, [&](std::size_t, const Tensor& tensor) -> std::optional<Tensor> {
+        if (tensor.shape().size() <= axis) return tensor;
+        const std::int64_t length = std::max<std::int64_t>(0, tensor.shape()[axis] - less);
+        return narrowed(tensor, axis, length, kept);
+      });
+    });
+  }
+}
+
+// --- Exchanges: blocks get smaller at their ends, and the rows with them.
+
+bool sound_counts(const Input& input) {
+  return !input.from_step && !input.tensor.shape().empty() &&
+         std::ranges::all_of(input.send_counts,
+                             [](std::int64_t count) { return count >= 0 && count < 1 << 30; }) &&
+         std::accumulate(input.send_counts.begin(), input.send_counts.end(), std::int64_t{0}) ==
+             input.tensor.rows();
+}
+
+void set_counts(Input& input, const std::vector<std::int64_t>& counts) {
+  std::vector<std::byte> bytes;
+  std::int64_t row = 0, rows = 0;
+  for (std::size_t d = 0; d < counts.size(); ++d) {
+    const Tensor block = input.tensor.slice_rows(row, row + counts[d]);
+    bytes.insert(bytes.end(), block.bytes().begin(), block.bytes().end());
+    row += input.send_counts[d];
+    rows += counts[d];
+  }
+  input.tensor =
+      Tensor::from_bytes(input.tensor.dtype(), input.tensor.shape().with_rows(rows), bytes);
+  input.send_counts = counts;
+}
+
+// `smaller(source, destination, count)` is what a block shrinks to. Members whose counts are broken
+// stay as they are.
+template <class Smaller>
+void add_block_move(const Origin& origin, std::size_t step, Smaller smaller, Moves& moves) {
+  moves.push_back([=]() -> std::optional<Case> {
+    Case c = *origin;
+    for (std::size_t s = 0; s < c.steps[step].members(); ++s) {
+      std::optional<Input>& input = c.steps[step].inputs[s];
+      if (!input || !is_all_to_all_v(c.steps[step].operations[s]) || !sound_counts(*input)) continue;
+      std::vector<std::int64_t> counts = input->send_counts;
+      for (std::size_t d = 0; d < counts.size(); ++d) counts[d] = smaller(s, d, counts[d]);
+      if (counts != input->send_counts) set_counts(*input, counts);
+    }
+    return c;
+  });
+}
+
+void add_exchange_moves(const Origin& origin, std::size_t step, Moves& moves) {
+  const std::size_t members = origin->steps[step].members();
+  using Rows = std::int64_t;
+  add_block_move(origin, step, [](std::size_t, std::size_t, Rows) { return Rows{0}; }, moves);
+  add_block_move(origin, step, [](std::size_t, std::size_t, Rows n) { return std::min<Rows>(n, 1); }, moves);
+  add_block_move(origin, step, [](std::size_t, std::size_t, Rows n) { return n / 2; }, moves);
+  for (std::size_t m = 0; m < members; ++m) {
+    add_block_move(origin, step, [=](std::size_t s, std::size_t, Rows n) { return s == m ? 0 : n; }, moves);
+    add_block_move(origin, step, [=](std::size_t, std::size_t d, Rows n) { return d == m ? 0 : n; }, moves);
+  }
+  if (members > 12) return;
+  for (std::size_t source = 0; source < members; ++source) {
+    for (std::size_t destination = 0; destination < members; ++destination) {
+      const auto at = [=](std::size_t s, std::size_t d) { return s == source && d == destination; };
+      add_block_move(origin, step, [=](std::size_t s, std::size_t d, Rows n) { return at(s, d) ? 0 : n; }, moves);
+      add_block_move(origin, step, [=](std::size_t s, std::size_t d, Rows n) { return at(s, d) ? (n + 1) / 2 : n; }, moves);
+      add_block_move(origin, step, [=](std::size_t s, std::size_t d, Rows n) { return at(s, d) ? std::max<Rows>(0, n - 1) : n; }, moves);
+    }
+  }
+}
+
+// --- Values
+
+// Every element through `write(index within the step, bytes)`.
+template <class Write>
+Tensor rewritten(const Tensor& tensor, std::int64_t& index, Write write) {
+  Tensor changed = tensor;
+  const std::int64_t size = size_of(tensor.dtype());
+  if (changed.elements() == 0) return changed;
+  std::byte* element = changed.mutable_bytes().data();
+  for (std::int64_t i = 0; i < changed.elements(); ++i) write(index++, element + i * size);
+  return changed;
+}
+
+// A whole number of 0 to 255, which every dtype holds.
+void write_small(DType dtype, std::int64_t value, std::byte* element) {
+  dispatch(dtype, [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    T typed{};
+    if constexpr (std::is_same_v<T, f16>) {
+      typed = to_f16(static_cast<double>(value));
+    } else if constexpr (std::is_same_v<T, bf16>) {
+      typed = to_bf16(static_cast<double>(value));
+    } else {
+      typed = static_cast<T>(value);
+    }
+    std::memcpy(element, &typed, sizeof typed);
+  });
+}
+
+std::uint64_t load_bits(DType dtype, const std::byte* element) {
+  std::uint64_t bits = 0;
+  static_assert(std::endian::native == std::endian::little);
+  std::memcpy(&bits, element, static_cast<std::size_t>(size_of(dtype)));
+  return bits;
+}
+
+// The element without the lower half of its significant bits.
+void write_coarser(DType dtype, std::byte* element) {
+  std::uint64_t bits = load_bits(dtype, element);
+  if (bits == 0) return;
+  const int low = std::countr_zero(bits);
+  const int fraction = dispatch(dtype, [](auto tag) {
+    using T = typename decltype(tag)::type;
+    if constexpr (is_floating(*dtype_of<T>)) return FormatOf<T>::fraction_bits;
+    return static_cast<int>(8 * sizeof(T));
+  });
+  const int cleared = std::min(fraction, (low + fraction + 1) / 2);
+  bits = cleared >= 64 ? 0 : bits >> cleared << cleared;
+  std::memcpy(element, &bits, static_cast<std::size_t>(size_of(dtype)));
+}
+
+Tensor converted(const Tensor& tensor, DType to) {
+  if (tensor.dtype() == to) return tensor;
+  Tensor result = Tensor::uninitialized(to, tensor.shape());
+  if (tensor.elements() == 0) return result;
+  std::byte* out = result.mutable_bytes().data();
+  for (std::int64_t i = 0; i < tensor.elements(); ++i) {
+    const std::byte* element = tensor.data() + i * size_of(tensor.dtype());
+    dispatch(tensor.dtype(), [&](auto tag) {
+      using T = typename decltype(tag)::type;
+      T value;
+      std::memcpy(&value, element, sizeof value);
+      std::uint32_t bits = 0;
+      if constexpr (std::is_same_v<T, double>) {
+        bits = narrow_bits<float, double>(to_bits(value));
+      } else if constexpr (is_floating(*dtype_of<T>)) {
+        bits = widen_bits<float, T>(to_bits(value));
+      } else {
+        bits = static_cast<std::uint32_t>(value);
+      }
+      std::memcpy(out + i * 4, &bits, 4);
+    });
+  }
+  return result;
+}
+
+// f32 and i32 for everything, or for one step.
+Move conversion(const Origin& origin, std::optional<std::size_t> only) {
+  return [=]() -> std::optional<Case> {
+    std::optional<Case> c = *origin;
+    for (std::size_t s = 0; s < origin->steps.size(); ++s) {
+      if (only && s != *only) continue;
+      c = with_tensors(*c, s, [](std::size_t, const Tensor& tensor) -> std::optional<Tensor> {
+        return converted(tensor, is_integer(tensor.dtype()) ? DType::i32 : DType::f32);
+      });
+    }
+    return c;
+  };
+}
+
+// One step's elements through `write(dtype, index within the step, element)`.
+template <class Write>
+Move rewriting(const Origin& origin, std::size_t step, Write write) {
+  return [=] {
+    std::int64_t index = 0;
+    return with_tensors(*origin, step, [&](std::size_t, const Tensor& tensor) -> std::optional<Tensor> {
+      return rewritten(tensor, index, [&](std::int64_t i, std::byte* element) {
+        write(tensor.dtype(), i, element);
+      });
+    });
+  };
+}
+
+std::int64_t own_elements(const Step& step) {
+  std::int64_t elements = 0;
+  for (const std::optional<Input>& input : step.inputs) {
+    if (input && !input->from_step) elements += input->tensor.elements();
+  }
+  return elements;
+}
+
+}  // namespace
+
+int complexity(DType dtype, const std::byte* element) {
+  const std::uint64_t bits = load_bits(dtype, element);
+  if (bits == 0) return 0;
+  double value = 0;
+  dispatch(dtype, [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    T typed;
+    std::memcpy(&typed, element, sizeof typed);
+    if constexpr (std::is_same_v<T, f16> || std::is_same_v<T, bf16>) {
+      value = to_double(typed);
+    } else {
+      value = static_cast<double>(typed);
+    }
+  });
+  if (value == 1) return 1;
+  if (value >= 0 && value <= 255 && value == std::floor(value) && bits >> 63 == 0) return 2;
+  return 3 + 64 - std::countr_zero(bits);
+}
+
+void add_shape_moves(const Origin& origin, Moves& moves) {
+  for (std::size_t s = 0; s < origin->steps.size(); ++s) {
+    const Step& step = origin->steps[s];
+    const bool exchange = std::ranges::any_of(step.operations, is_all_to_all_v);
+    if (exchange) {
+      add_exchange_moves(origin, s, moves);
+    } else if (const std::int64_t rows = longest(step, 0); rows > 0) {
+      // The rows of a reduce-scatter stay divisible.
+      const bool scatter =
+          std::ranges::count(step.operations, Operation::reduce_scatter_sum) > 0;
+      const auto unit = scatter ? static_cast<std::int64_t>(step.members()) : std::int64_t{1};
+      const std::int64_t units = rows / unit;
+      for (std::int64_t less : {units, units - 1, units / 2, units / 4, std::int64_t{1}}) {
+        add_shortening(origin, s, 0, less * unit, moves);
+      }
+    }
+    std::size_t most_axes = 0;
+    for (const std::optional<Input>& input : step.inputs) {
+      if (input && !input->from_step) most_axes = std::max(most_axes, input->tensor.shape().size());
+    }
+    const bool keeps_leading = std::ranges::any_of(step.operations, needs_leading_axis);
+    for (std::size_t axis = keeps_leading ? 1 : 0; axis < most_axes; ++axis) {
+      for (const End kept : {End::front, End::back}) {
+        moves.push_back([=] {
+          return with_tensors(*origin, s, [&](std::size_t, const Tensor& tensor) -> std::optional<Tensor> {
+            if (tensor.shape().size() <= axis) return tensor;
+            return without_axis(tensor, axis, kept);
+          });
+        });
+      }
+      const std::int64_t length = longest(step, axis);
+      if (axis == 0) continue;
+      for (std::int64_t less : {length, length - 1, length / 2, std::int64_t{1}}) {
+        add_shortening(origin, s, axis, less, moves);
+      }
+    }
+  }
+}
+
+void add_value_moves(const Origin& origin, Moves& moves) {
+  moves.push_back(conversion(origin, std::nullopt));
+  for (std::size_t s = 0; s < origin->steps.size(); ++s) {
+    if (origin->steps.size() > 1) moves.push_back(conversion(origin, s));
+    const std::int64_t elements = own_elements(origin->steps[s]);
+    if (elements == 0) continue;
+    const auto zero = [](DType dtype, std::int64_t, std::byte* element) {
+      write_small(dtype, 0, element);
+    };
+    const auto distinct = [](DType dtype, std::int64_t i, std::byte* element) {
+      write_small(dtype, 1 + i % 255, element);
+    };
+    const auto coarser = [](DType dtype, std::int64_t, std::byte* element) {
+      write_coarser(dtype, element);
+    };
+    moves.push_back(rewriting(origin, s, zero));
+    moves.push_back(rewriting(origin, s, distinct));
+    moves.push_back(rewriting(origin, s, coarser));
+    if (elements > few_elements) continue;
+    for (std::int64_t chosen = 0; chosen < elements; ++chosen) {
+      const auto only = [chosen](auto write) {
+        return [=](DType dtype, std::int64_t i, std::byte* element) {
+          if (i == chosen) write(dtype, i, element);
+        };
+      };
+      moves.push_back(rewriting(origin, s, only(zero)));
+      moves.push_back(rewriting(origin, s, only([](DType dtype, std::int64_t, std::byte* element) {
+        write_small(dtype, 1, element);
+      })));
+      moves.push_back(rewriting(origin, s, only(distinct)));
+      moves.push_back(rewriting(origin, s, only(coarser)));
+    }
+  }
+}
+
+}  // namespace lockstep::kit

@@ -1,0 +1,80 @@
+// The oracle: what every rank gets back, as a pure function of what every rank passes.
+//
+// No threads, no communicator, no state. Entry r of each list is rank r's. A call that breaks the
+// contract gives the breach instead of results. Large tensors are worked on by oneTBB's threads; the
+// results do not depend on how many.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <variant>
+#include <vector>
+
+#include <lockstep/agreement.hpp>
+#include <lockstep/collective.hpp>
+#include <lockstep/error.hpp>
+#include <lockstep/sum_rule.hpp>
+#include <lockstep/tensor.hpp>
+
+namespace lockstep::reference {
+
+// All ranks' results, or the breach of contract that all of them get.
+template <class T>
+class Outcome {
+ public:
+  Outcome(std::vector<T> results) : either_(std::move(results)) {}
+  Outcome(Breach breach) : either_(std::move(breach)) {}
+
+  bool has_results() const { return either_.index() == 0; }
+  // Entry r is what rank r receives.
+  const std::vector<T>& results() const { return std::get<0>(either_); }
+  const Breach& breach() const { return std::get<1>(either_); }
+
+ private:
+  std::variant<std::vector<T>, Breach> either_;
+};
+
+// Equal shapes and dtypes with at least one axis -> [N*rows, trailing...], rank 0's shard first.
+Outcome<FloatTensor> all_gather(std::span<const FloatTensor> inputs);
+Outcome<IntTensor> all_gather(std::span<const IntTensor> inputs);
+
+// Equal shapes and dtypes, rows divisible by N -> rank r gets rows r*rows/N to (r+1)*rows/N of the
+// elementwise sum.
+Outcome<FloatTensor> reduce_scatter_sum(std::span<const FloatTensor> inputs,
+                                        SumRule rule = SumRule::exact);
+
+// Equal shapes and dtypes -> the elementwise sum.
+Outcome<FloatTensor> all_reduce_sum(std::span<const FloatTensor> inputs,
+                                    SumRule rule = SumRule::exact);
+
+// Equal shapes and dtypes, the same root on every rank -> the root's elements.
+Outcome<FloatTensor> broadcast(std::span<const FloatTensor> inputs,
+                               std::span<const std::int64_t> roots);
+
+// Equal dtypes, numbers of axes and nonzero trailing axes; send_counts[s][d] rows of rank s go to
+// rank d, and rank s's counts add up to its rows -> the blocks sent to r, source rank 0 first.
+Outcome<VariableTensorExchange<FloatTensor>> all_to_all_v(
+    std::span<const FloatTensor> inputs, std::span<const std::vector<std::int64_t>> send_counts);
+Outcome<VariableTensorExchange<IntTensor>> all_to_all_v(
+    std::span<const IntTensor> inputs, std::span<const std::vector<std::int64_t>> send_counts);
+
+// The general form, for ranks that may not even agree on the operation: what the functions above are
+// made of, and what a simulated communicator calls.
+struct Result {
+  Tensor value;
+  std::vector<std::int64_t> receive_counts;  // the exchanges only
+};
+
+// The signature of a call with this tensor; `root` for a broadcast, `send_counts` (which the
+// signature refers to and does not copy) for an exchange.
+Signature signature_of(Operation operation, const Tensor& tensor, std::int64_t root = 0,
+                       std::span<const std::int64_t> send_counts = {});
+
+// Entry r of each list is rank r's; `signatures[r]` describes `inputs[r]`. Fills `results` and
+// returns nothing, or returns the breach and leaves `results` alone.
+std::optional<Breach> evaluate(std::span<const Signature> signatures,
+                               std::span<const Tensor> inputs, SumRule rule,
+                               std::span<Result> results);
+
+}  // namespace lockstep::reference

@@ -1,0 +1,64 @@
+// The axes of a tensor.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <initializer_list>
+#include <iosfwd>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+
+namespace lockstep {
+
+// 2^63 - 1: no axis, no number of elements and no number of bytes is larger.
+inline constexpr std::int64_t largest_size = INT64_MAX;
+
+// a + b and a * b of non-negative sizes, or nothing beyond `largest_size`.
+std::optional<std::int64_t> checked_add(std::int64_t a, std::int64_t b);
+std::optional<std::int64_t> checked_multiply(std::int64_t a, std::int64_t b);
+
+// The lengths of a tensor's axes, leading axis first; possibly none. Short shapes (all that occur in
+// practice) live inside the object, so that passing a tensor around never allocates.
+class Shape {
+ public:
+  Shape() = default;
+  Shape(std::initializer_list<std::int64_t> axes);
+  explicit Shape(std::span<const std::int64_t> axes);
+  Shape(const Shape& other);
+  Shape(Shape&& other) noexcept;
+  Shape& operator=(const Shape& other);
+  Shape& operator=(Shape&& other) noexcept;
+  ~Shape() = default;
+
+  std::span<const std::int64_t> axes() const { return {data(), size_}; }
+  std::size_t size() const { return size_; }
+  bool empty() const { return size_ == 0; }
+  std::int64_t operator[](std::size_t axis) const { return data()[axis]; }
+
+  // Every axis but the leading one. The shape must have a leading axis.
+  std::span<const std::int64_t> trailing() const { return axes().subspan(1); }
+  // The same trailing axes under another leading axis. The shape must have a leading axis.
+  Shape with_rows(std::int64_t rows) const;
+
+  // The product of all axes, 1 for none, 0 when any axis is zero; nothing when it exceeds 2^63-1.
+  std::optional<std::int64_t> elements() const { return product(axes()); }
+  static std::optional<std::int64_t> product(std::span<const std::int64_t> axes);
+
+  friend bool operator==(const Shape& a, const Shape& b);
+
+ private:
+  static constexpr std::size_t inline_axes = 6;
+  const std::int64_t* data() const { return outside_ ? outside_.get() : inside_.data(); }
+
+  std::size_t size_ = 0;
+  std::array<std::int64_t, inline_axes> inside_{};
+  std::unique_ptr<std::int64_t[]> outside_;
+};
+
+// "[2, 3]"; "[]" for no axes.
+std::string to_string(const Shape& shape);
+std::ostream& operator<<(std::ostream& out, const Shape& shape);
+
+}  // namespace lockstep

@@ -1,0 +1,225 @@
+#include <algorithm>
+#include <array>
+
+#include <lockstep/fold.hpp>
+#include <lockstep/oracle.hpp>
+
+#include "parallel.hpp"
+
+namespace lockstep::reference {
+namespace {
+
+using Signatures = std::span<const Signature>;
+using Inputs = std::span<const Tensor>;
+using Results = std::span<Result>;
+
+// Each function below may assume that the calls fit together.
+
+void all_gather(Signatures signatures, Inputs inputs, Results results) {
+  // Computed once; every rank holds the same storage.
+  Tensor gathered = Tensor::uninitialized(signatures[0].dtype, result_shape(signatures, 0));
+  const std::int64_t shard = inputs[0].size_bytes();
+  std::byte* to = gathered.mutable_bytes().data();
+  std::vector<Copy> copies;
+  copies.reserve(inputs.size());
+  for (const Tensor& input : inputs) {
+    copies.push_back({to, input.data(), shard});
+    if (shard > 0) to += shard;
+  }
+  run_copies(copies);
+  for (Result& result : results) result.value = gathered;
+}
+
+// The elementwise sum of all inputs, in one tensor of their shape.
+Tensor sum(Inputs inputs, SumRule rule) {
+  const DType dtype = inputs[0].dtype();
+  const std::int64_t element = size_of(dtype);
+  const auto ranks = static_cast<std::int64_t>(inputs.size());
+  Tensor total = Tensor::uninitialized(dtype, inputs[0].shape());
+  std::byte* out = total.mutable_bytes().data();
+  // A part of the output together with the same part of every addend should stay within a core's
+  // own cache.
+  constexpr std::int64_t part_bytes = 512 * 1024;
+  for_parts(total.elements(), element * ranks, part_bytes,
+            [&](std::int64_t begin, std::int64_t end) {
+              std::vector<const std::byte*> addends;
+              addends.reserve(inputs.size());
+              for (const Tensor& input : inputs) addends.push_back(input.data() + begin * element);
+              fold(rule, dtype, addends, end - begin, out + begin * element);
+            });
+  return total;
+}
+
+void all_reduce_sum(Inputs inputs, SumRule rule, Results results) {
+  const Tensor total = sum(inputs, rule);
+  for (Result& result : results) result.value = total;
+}
+
+void reduce_scatter_sum(Inputs inputs, SumRule rule, Results results) {
+  const Tensor total = sum(inputs, rule);
+  const std::int64_t rows = total.rows() / static_cast<std::int64_t>(results.size());
+  std::int64_t begin = 0;
+  for (Result& result : results) {
+    result.value = total.slice_rows(begin, begin + rows);
+    begin += rows;
+  }
+}
+
+void broadcast(Signatures signatures, Inputs inputs, Results results) {
+  const Tensor& value = inputs[static_cast<std::size_t>(signatures[0].root)];
+  for (Result& result : results) result.value = value;
+}
+
+void all_to_all_v(Signatures signatures, Inputs inputs, Results results) {
+  const std::size_t ranks = inputs.size();
+  for (std::size_t to = 0; to < ranks; ++to) {
+    Result& result = results[to];
+    result.value =
+        Tensor::uninitialized(signatures[to].dtype, result_shape(signatures, static_cast<int>(to)));
+    result.receive_counts.resize(ranks);
+    for (std::size_t from = 0; from < ranks; ++from) {
+      result.receive_counts[from] = signatures[from].send_counts[to];
+    }
+  }
+
+  // Walk each source front to back: its block for rank 0, for rank 1, ... Sources come in rank
+  // order, so each destination fills front to back as well.
+  std::vector<std::byte*> next(ranks);
+  for (std::size_t to = 0; to < ranks; ++to) next[to] = results[to].value.mutable_bytes().data();
+  std::vector<Copy> copies;
+  for (std::size_t from = 0; from < ranks; ++from) {
+    const std::byte* source = inputs[from].data();
+    const std::int64_t row_bytes = inputs[from].row_bytes();
+    for (std::size_t to = 0; to < ranks; ++to) {
+      const std::int64_t bytes = signatures[from].send_counts[to] * row_bytes;
+      if (bytes == 0) continue;
+      copies.push_back({next[to], source, bytes});
+      next[to] += bytes;
+      source += bytes;
+    }
+  }
+  run_copies(copies);
+}
+
+}  // namespace
+
+Signature signature_of(Operation operation, const Tensor& tensor, std::int64_t root,
+                       std::span<const std::int64_t> send_counts) {
+  return {operation, tensor.dtype(), tensor.shape(), root, send_counts};
+}
+
+std::optional<Breach> evaluate(Signatures signatures, Inputs inputs, SumRule rule,
+                               Results results) {
+  if (std::optional<Breach> breach = find_breach(signatures)) return breach;
+
+  // A world of one moves its tensor, bit for bit, under every rule.
+  if (inputs.size() == 1) {
+    results[0].value = inputs[0];
+    const std::span<const std::int64_t> counts = signatures[0].send_counts;
+    results[0].receive_counts.assign(counts.begin(), counts.end());
+    return std::nullopt;
+  }
+
+  switch (signatures[0].operation) {
+    case Operation::all_gather_float:
+    case Operation::all_gather_int:
+      all_gather(signatures, inputs, results);
+      break;
+    case Operation::reduce_scatter_sum:
+      reduce_scatter_sum(inputs, rule, results);
+      break;
+    case Operation::all_reduce_sum:
+      all_reduce_sum(inputs, rule, results);
+      break;
+    case Operation::broadcast_float:
+      broadcast(signatures, inputs, results);
+      break;
+    case Operation::all_to_all_v_float:
+    case Operation::all_to_all_v_int:
+      all_to_all_v(signatures, inputs, results);
+      break;
+    case Operation::split:
+      break;  // moves no tensor
+  }
+  return std::nullopt;
+}
+
+namespace {
+
+// The typed functions: signatures out of the arguments, typed results out of the general form.
+template <class T, class SignatureOf>
+std::variant<std::vector<Result>, Breach> evaluate_typed(std::span<const T> inputs, SumRule rule,
+                                                         const SignatureOf& signature) {
+  std::vector<Signature> signatures;
+  for (std::size_t rank = 0; rank < inputs.size(); ++rank) signatures.push_back(signature(rank));
+  const std::vector<Tensor> tensors(inputs.begin(), inputs.end());
+  std::vector<Result> results(inputs.size());
+  if (std::optional<Breach> breach = evaluate(signatures, tensors, rule, results)) return *breach;
+  return results;
+}
+
+template <class T>
+Outcome<T> values(std::variant<std::vector<Result>, Breach> either) {
+  if (auto* breach = std::get_if<Breach>(&either)) return std::move(*breach);
+  std::vector<T> values;
+  for (Result& result : std::get<0>(either)) values.emplace_back(std::move(result.value));
+  return values;
+}
+
+template <class T>
+Outcome<T> without_arguments(Operation operation, std::span<const T> inputs, SumRule rule) {
+  return values<T>(evaluate_typed(
+      inputs, rule, [&](std::size_t rank) { return signature_of(operation, inputs[rank]); }));
+}
+
+template <class T>
+Outcome<VariableTensorExchange<T>> exchange(
+    Operation operation, std::span<const T> inputs,
+    std::span<const std::vector<std::int64_t>> send_counts) {
+  auto either = evaluate_typed(inputs, SumRule::exact, [&](std::size_t rank) {
+    return signature_of(operation, inputs[rank], 0, send_counts[rank]);
+  });
+  if (auto* breach = std::get_if<Breach>(&either)) return std::move(*breach);
+  std::vector<VariableTensorExchange<T>> exchanges;
+  for (Result& result : std::get<0>(either)) {
+    exchanges.push_back({T(std::move(result.value)), std::move(result.receive_counts)});
+  }
+  return exchanges;
+}
+
+}  // namespace
+
+Outcome<FloatTensor> all_gather(std::span<const FloatTensor> inputs) {
+  return without_arguments(Operation::all_gather_float, inputs, SumRule::exact);
+}
+
+Outcome<IntTensor> all_gather(std::span<const IntTensor> inputs) {
+  return without_arguments(Operation::all_gather_int, inputs, SumRule::exact);
+}
+
+Outcome<FloatTensor> reduce_scatter_sum(std::span<const FloatTensor> inputs, SumRule rule) {
+  return without_arguments(Operation::reduce_scatter_sum, inputs, rule);
+}
+
+Outcome<FloatTensor> all_reduce_sum(std::span<const FloatTensor> inputs, SumRule rule) {
+  return without_arguments(Operation::all_reduce_sum, inputs, rule);
+}
+
+Outcome<FloatTensor> broadcast(std::span<const FloatTensor> inputs,
+                               std::span<const std::int64_t> roots) {
+  return values<FloatTensor>(evaluate_typed(inputs, SumRule::exact, [&](std::size_t rank) {
+    return signature_of(Operation::broadcast_float, inputs[rank], roots[rank]);
+  }));
+}
+
+Outcome<VariableTensorExchange<FloatTensor>> all_to_all_v(
+    std::span<const FloatTensor> inputs, std::span<const std::vector<std::int64_t>> send_counts) {
+  return exchange(Operation::all_to_all_v_float, inputs, send_counts);
+}
+
+Outcome<VariableTensorExchange<IntTensor>> all_to_all_v(
+    std::span<const IntTensor> inputs, std::span<const std::vector<std::int64_t>> send_counts) {
+  return exchange(Operation::all_to_all_v_int, inputs, send_counts);
+}
+
+}  // namespace lockstep::reference

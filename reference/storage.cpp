@@ -1,0 +1,137 @@
+#include <array>
+#include <atomic>
+#include <bit>
+#include <cstdlib>
+#include <mutex>
+#include <new>
+#include <vector>
+
+#include <lockstep/storage.hpp>
+
+namespace lockstep {
+
+// A block is this header followed by its bytes; the header fills one cache line, so the bytes start
+// on the next.
+struct alignas(64) Storage::Block {
+  std::atomic<std::int64_t> handles{1};
+  std::int64_t capacity = 0;
+
+  std::byte* bytes() { return reinterpret_cast<std::byte*>(this + 1); }
+};
+
+// Large blocks by size class. Classes are spaced at four to an octave, so that a block wastes at
+// most a quarter and one freed by a tensor fits the next tensor of about that size.
+struct BlockPool {
+  using Block = Storage::Block;
+
+  // Below this the C library's own caches are fast and free of page faults.
+  static constexpr std::int64_t smallest_pooled = 64 * 1024;
+  // What the pool keeps at most. Enough for the working set of a program that moves gigabytes;
+  // bounded, so that one huge collective does not hold its memory for the rest of the process.
+  static constexpr std::int64_t most_kept = std::int64_t{1} << 30;
+  static constexpr std::size_t classes = 64 * 4;
+
+  std::mutex mutex;
+  std::array<std::vector<Block*>, classes> free;
+  std::int64_t kept = 0;
+
+  // Never destroyed: tensors with static lifetime may outlive every other static object.
+  static BlockPool& instance() {
+    static BlockPool* pool = new BlockPool;
+    return *pool;
+  }
+
+  // The class of `bytes` and the capacity of its blocks.
+  static std::pair<std::size_t, std::int64_t> size_class(std::int64_t bytes) {
+    const int octave = static_cast<int>(std::bit_width(static_cast<std::uint64_t>(bytes - 1))) - 1;
+    const std::int64_t quarter = std::int64_t{1} << (octave - 2);
+    const std::int64_t quarters = (bytes + quarter - 1) / quarter;  // 5..8 of the octave below
+    return {static_cast<std::size_t>(octave) * 4 + static_cast<std::size_t>(quarters - 5),
+            quarters * quarter};
+  }
+
+  static Block* fresh(std::int64_t capacity) {
+    // Whole cache lines; pages for large blocks, so that the kernel can use huge ones.
+    const std::size_t alignment = capacity >= smallest_pooled ? 4096 : 64;
+    if (capacity > INT64_MAX - 8192) throw std::bad_alloc();
+    const std::size_t total = (sizeof(Block) + static_cast<std::size_t>(capacity) + alignment - 1) /
+                              alignment * alignment;
+    void* memory = std::aligned_alloc(alignment, total);
+    if (memory == nullptr) throw std::bad_alloc();
+    Block* block = new (memory) Block;
+    block->capacity = capacity;
+    return block;
+  }
+
+  static Block* take(std::int64_t bytes) {
+    if (bytes < smallest_pooled) return fresh(bytes);
+    if (bytes > (std::int64_t{1} << 60)) throw std::bad_alloc();
+    const auto [index, capacity] = size_class(bytes);
+    BlockPool& pool = instance();
+    {
+      std::lock_guard lock(pool.mutex);
+      std::vector<Block*>& shelf = pool.free[index];
+      if (!shelf.empty()) {
+        Block* block = shelf.back();
+        shelf.pop_back();
+        pool.kept -= block->capacity;
+        block->handles.store(1, std::memory_order_relaxed);
+        return block;
+      }
+    }
+    return fresh(capacity);
+  }
+
+  static void give_back(Block* block) {
+    if (block->capacity >= smallest_pooled) {
+      BlockPool& pool = instance();
+      std::lock_guard lock(pool.mutex);
+      if (pool.kept + block->capacity <= most_kept) {
+        pool.free[size_class(block->capacity).first].push_back(block);
+        pool.kept += block->capacity;
+        return;
+      }
+    }
+    destroy(block);
+  }
+
+  static void destroy(Block* block) {
+    block->~Block();
+    std::free(block);
+  }
+};
+
+Storage::Storage(const Storage& other) noexcept : block_(other.block_) {
+  if (block_ != nullptr) block_->handles.fetch_add(1, std::memory_order_relaxed);
+}
+
+Storage::~Storage() {
+  if (block_ != nullptr && block_->handles.fetch_sub(1, std::memory_order_acq_rel) == 1) {
+    BlockPool::give_back(block_);
+  }
+}
+
+Storage Storage::allocate(std::int64_t bytes) {
+  return bytes == 0 ? Storage() : Storage(BlockPool::take(bytes));
+}
+
+std::byte* Storage::data() const {
+  return block_ == nullptr ? nullptr : block_->bytes();
+}
+
+bool Storage::unique() const {
+  // Acquire: what another thread did with the block before it let go happened before our writes.
+  return block_ == nullptr || block_->handles.load(std::memory_order_acquire) == 1;
+}
+
+void release_pooled_storage() {
+  BlockPool& pool = BlockPool::instance();
+  std::lock_guard lock(pool.mutex);
+  for (std::vector<BlockPool::Block*>& shelf : pool.free) {
+    for (BlockPool::Block* block : shelf) BlockPool::destroy(block);
+    shelf.clear();
+  }
+  pool.kept = 0;
+}
+
+}  // namespace lockstep
