@@ -63,9 +63,9 @@ bool Channel::receive() {
   for (int member = 0; member < size(); ++member) {
     const auto i = static_cast<std::size_t>(member);
     if (member == me_ || receives_[i] != MPI_REQUEST_NULL || came(member, Kind::left)) continue;
-    check(MPI_Irecv(&incoming_[i], message_bytes, MPI_BYTE, members_[i], tag_, comm_,
-                    &receives_[i]),
-          "MPI_Irecv");
+    check(
+        MPI_Irecv(&incoming_[i], message_bytes, MPI_BYTE, members_[i], tag_, comm_, &receives_[i]),
+        "MPI_Irecv");
   }
   int count = 0;
   check(MPI_Testsome(size(), receives_.data(), &count, completed_.data(), MPI_STATUSES_IGNORE),

@@ -15,8 +15,8 @@
 namespace lockstep::mpi {
 
 // Direct messages from each rank to each other, so that a rank always knows from whom it has heard
-// and from whom not, and needs nobody in between to hear of a departure. Per call and rank that costs
-// one message per peer: linear in the ranks, like MPI's own linear all-gather.
+// and from whom not, and needs nobody in between to hear of a departure. Per call and rank that
+// costs one message per peer: linear in the ranks, like MPI's own linear all-gather.
 //
 // A receive for each peer is posted whenever somebody waits, so departures are noticed in any wait.
 // MPI may write into this object until all peers have left: it is kept alive until then.
@@ -28,8 +28,8 @@ class Channel {
   Channel(const Channel&) = delete;
   Channel& operator=(const Channel&) = delete;
 
-  // Sends `message` to every other member; with `rows`, entry r goes to member r. A second message of
-  // one kind may be sent when the first is sent().
+  // Sends `message` to every other member; with `rows`, entry r goes to member r. A second message
+  // of one kind may be sent when the first is sent().
   void send(Message message, std::span<const std::int64_t> rows = {});
   // Have all messages of this kind gone?
   bool sent(Kind kind);
@@ -62,8 +62,8 @@ class Channel {
     return peers_[static_cast<std::size_t>(member)].came[static_cast<std::size_t>(kind)];
   }
 
-  // A group is formed in the first call on it, perhaps by another thread than the one that is inside
-  // the communicator it comes from.
+  // A group is formed in the first call on it, perhaps by another thread than the one that is
+  // inside the communicator it comes from.
   std::mutex mutex_;
   MPI_Comm comm_;
   std::vector<int> members_;

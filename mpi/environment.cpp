@@ -32,8 +32,8 @@ Runtime::Runtime() {
   }
   if (provided < MPI_THREAD_SERIALIZED) {
     if (ours_) MPI_Finalize();
-    throw TransportError("this MPI lets only the main thread use it; MPI_THREAD_SERIALIZED is needed",
-                         {});
+    throw TransportError(
+        "this MPI lets only the main thread use it; MPI_THREAD_SERIALIZED is needed", {});
   }
   one_thread_ = provided < MPI_THREAD_MULTIPLE;
 }
@@ -74,6 +74,8 @@ void Runtime::shut_down() noexcept {
 }
 
 Environment::Environment() : runtime_(std::make_shared<Runtime>()) {}
-Environment::~Environment() { runtime_->shut_down(); }
+Environment::~Environment() {
+  runtime_->shut_down();
+}
 
 }  // namespace lockstep::mpi

@@ -1,6 +1,6 @@
-// Where the backend changes from one way of moving data to another. All ranks decide by these and by
-// what they have agreed on, so they must be equal on all ranks. Variables only so that tests reach
-// every way with small tensors.
+// Where the backend changes from one way of moving data to another. All ranks decide by these and
+// by what they have agreed on, so they must be equal on all ranks. Variables only so that tests
+// reach every way with small tensors.
 #pragma once
 
 #include <cstdint>

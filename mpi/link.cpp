@@ -273,9 +273,9 @@ MPI_Comm Link::form_group(const std::vector<int>& members, const std::string& na
   const int tag = tags::forming(conversation);
   auto roll = std::make_unique<Channel>(comm_, members, me, tag, conversation);
   try {
-    // Two rounds: whoever passes the second knows that all have passed the first, and so that nobody
-    // has given up meanwhile. MPI_Comm_create_group blocks, and must not be entered alone.
-    for (std::uint64_t round : {0, 1}) {
+    // Two rounds: whoever passes the second knows that all have passed the first, and so that
+    // nobody has given up meanwhile. MPI_Comm_create_group blocks, and must not be entered alone.
+    for (std::uint64_t round = 0; round < 2; ++round) {
       Message message;
       message.number = round;
       roll->send(message);
@@ -322,6 +322,8 @@ bool Link::settled() noexcept {
   }
 }
 
-void Link::close() noexcept { MPI_Comm_free(&comm_); }
+void Link::close() noexcept {
+  MPI_Comm_free(&comm_);
+}
 
 }  // namespace lockstep::mpi

@@ -21,8 +21,8 @@
 namespace lockstep::mpi {
 
 // A link goes through a series of calls. Each begins with one control message to every peer; when
-// those of all peers have come and fit together, data moves. No MPI call blocks: every wait is a loop
-// in which departures of peers and the time limit are noticed, whatever is waited for.
+// those of all peers have come and fit together, data moves. No MPI call blocks: every wait is a
+// loop in which departures of peers and the time limit are noticed, whatever is waited for.
 //
 // The first failure is kept and ends the link; MPI is not asked for anything on it any more except
 // to deliver the farewells. A link is kept by the Runtime after its rank has left, until its peers
@@ -42,8 +42,8 @@ class Link {
 
   // One call: agrees with the peers on `mine` and returns body(messages), where entry r of the
   // messages is what rank r entered with. Throws ContractError and TransportError as
-  // lockstep/error.hpp says; whatever `body` throws ends the link for all ranks, which may be waiting
-  // for this one's data.
+  // lockstep/error.hpp says; whatever `body` throws ends the link for all ranks, which may be
+  // waiting for this one's data.
   template <class Body>
   auto call(const Signature& mine, Body body) {
     if (failure_) throw *failure_;
@@ -63,8 +63,8 @@ class Link {
   // Inside a call: waits until all of the transfer has happened.
   void finish(Transfer transfer);
 
-  // Meets `members` (ranks of this link, in the order of the new communicator, this one included) and
-  // makes a communicator of them. Needs no other rank, and works after this link has failed.
+  // Meets `members` (ranks of this link, in the order of the new communicator, this one included)
+  // and makes a communicator of them. Needs no other rank, and works after this link has failed.
   MPI_Comm form_group(const std::vector<int>& members, const std::string& name);
   // The same when all members are known to be here; `tag` tells concurrent creations apart.
   MPI_Comm create(const std::vector<int>& members, int tag);
@@ -106,8 +106,8 @@ class Link {
 
   std::uint64_t entered_ = 0;
   std::uint64_t completed_ = 0;
-  SignatureDigest last_;      // of the call entered last
-  Operation previous_ = {};   // the operation before that one, which every peer was in
+  SignatureDigest last_;     // of the call entered last
+  Operation previous_ = {};  // the operation before that one, which every peer was in
   std::vector<Message> messages_;
   std::vector<SignatureDigest> digests_;
 

@@ -23,10 +23,10 @@ enum class Reason : std::uint8_t { timed_out, exception };
 struct Message {
   // The call that is entered; in `failed` and `left`, how many calls were entered.
   std::uint64_t number = 0;
-  std::uint64_t completed = 0;       // how many calls this rank has been through
-  std::uint64_t conversation = 0;    // see Channel
+  std::uint64_t completed = 0;         // how many calls this rank has been through
+  std::uint64_t conversation = 0;      // see Channel
   std::int64_t rows_for_receiver = 0;  // the exchanges: this message's receiver's send count
-  SignatureDigest digest;            // of the call entered, or of the last one
+  SignatureDigest digest;              // of the call entered, or of the last one
   Kind kind = Kind::call;
   Reason reason = Reason::timed_out;
   std::uint8_t unused[6] = {};

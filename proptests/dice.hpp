@@ -1,5 +1,5 @@
-// The randomness of the generator: one small counter-based engine, so that a case is a function of a
-// 64-bit seed and of nothing else, on every machine and under every standard library.
+// The randomness of the generator: one small counter-based engine, so that a case is a function of
+// a 64-bit seed and of nothing else, on every machine and under every standard library.
 #pragma once
 
 #include <cstdint>

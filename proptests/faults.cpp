@@ -151,8 +151,12 @@ bool counts_length(Call& call) {
   for (int member : call.dice.some_of(call.ranks())) {
     std::vector<std::int64_t>& counts = call.input(member).send_counts;
     switch (call.dice.below(3)) {
-      case 0: counts.push_back(0); break;
-      case 1: counts.clear(); break;
+      case 0:
+        counts.push_back(0);
+        break;
+      case 1:
+        counts.clear();
+        break;
       default:
         if (!counts.empty()) counts.pop_back();
     }
@@ -167,9 +171,15 @@ bool counts_sum(Call& call) {
     if (counts.empty() || std::ranges::max(counts) == INT64_MAX) return false;
     std::int64_t& count = counts[call.dice.index(counts.size())];
     switch (call.dice.below(4)) {
-      case 0: count += 1; break;
-      case 1: count -= 1; break;
-      case 2: count = INT64_MAX; break;
+      case 0:
+        count += 1;
+        break;
+      case 1:
+        count -= 1;
+        break;
+      case 2:
+        count = INT64_MAX;
+        break;
       default:  // one negative entry, and the sum is right
         counts.back() += count + 1;
         count = -1;
@@ -195,9 +205,9 @@ bool size_overflow(Call& call) {
   return true;
 }
 
-constexpr Fault faults[] = {other_operation,   other_dtype,  other_axes,    other_shape,
-                            no_leading_axis,   indivisible_rows, root_out_of_range, roots_differ,
-                            counts_length,     counts_sum,   zero_trailing_axis, size_overflow};
+constexpr Fault faults[] = {other_operation, other_dtype,      other_axes,         other_shape,
+                            no_leading_axis, indivisible_rows, root_out_of_range,  roots_differ,
+                            counts_length,   counts_sum,       zero_trailing_axis, size_overflow};
 
 }  // namespace
 

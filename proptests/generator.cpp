@@ -10,10 +10,12 @@
 namespace lockstep::kit {
 namespace {
 
-Operation draw_operation(Dice& dice) { return dice.pick(tensor_operations); }
+Operation draw_operation(Dice& dice) {
+  return dice.pick(tensor_operations);
+}
 
-// Up to three calls of one operation, the later ones now and then on what the earlier gave: a second
-// call of the same kind shows what the first one left behind.
+// Up to three calls of one operation, the later ones now and then on what the earlier gave: a
+// second call of the same kind shows what the first one left behind.
 void calls_of(Operation operation, Dice& dice, ProgramBuilder& program) {
   for (int calls = dice.pick({1, 1, 1, 2, 3}); calls > 0; --calls) program.call(operation);
 }
@@ -125,13 +127,16 @@ bool is_prime(int n) {
 // ones more often than their share.
 int draw_world(Dice& dice, int fewest, int most) {
   const auto between = [&](int low, int high) {
-    return static_cast<int>(dice.between(std::clamp(low, fewest, most), std::clamp(high, fewest, most)));
+    return static_cast<int>(
+        dice.between(std::clamp(low, fewest, most), std::clamp(high, fewest, most)));
   };
   switch (dice.below(8)) {
     case 0:
     case 1:
-    case 2: return between(2, 4);
-    case 3: return between(1, 3);
+    case 2:
+      return between(2, 4);
+    case 3:
+      return between(1, 3);
     case 4: {
       const int start = between(1, 64);
       for (int n = start; n <= most; ++n) {
@@ -139,15 +144,20 @@ int draw_world(Dice& dice, int fewest, int most) {
       }
       return start;
     }
-    case 5: return dice.one_in(4) ? most : between(1, 8);
-    case 6: return dice.one_in(8) ? between(33, 64) : between(1, 16);
-    default: return between(1, 8);
+    case 5:
+      return dice.one_in(4) ? most : between(1, 8);
+    case 6:
+      return dice.one_in(8) ? between(33, 64) : between(1, 16);
+    default:
+      return between(1, 8);
   }
 }
 
 }  // namespace
 
-std::span<const Property> properties() { return all_properties; }
+std::span<const Property> properties() {
+  return all_properties;
+}
 
 std::uint64_t case_seed(std::uint64_t run_seed, std::string_view property, std::uint64_t index) {
   return derive(run_seed, property, index);

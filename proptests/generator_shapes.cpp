@@ -6,9 +6,9 @@ namespace lockstep::kit {
 
 std::int64_t draw_budget(Dice& dice) {
   const std::int64_t throw_ = dice.below(4000);
-  if (throw_ < 1) return 300'000;   // a megabyte and more
-  if (throw_ < 20) return 20'000;   // beyond 64 KiB, where libraries change their algorithm
-  if (throw_ < 240) return 4'200;   // around a page
+  if (throw_ < 1) return 300'000;  // a megabyte and more
+  if (throw_ < 20) return 20'000;  // beyond 64 KiB, where libraries change their algorithm
+  if (throw_ < 240) return 4'200;  // around a page
   return 40;
 }
 
@@ -30,12 +30,13 @@ std::int64_t draw_rows(Dice& dice, std::int64_t budget) {
     // Just below, at and just above a power of two, or anywhere.
     std::int64_t power = 64;
     while (power * 2 < budget && !dice.one_in(3)) power *= 2;
-    const std::int64_t rows = dice.one_in(4) ? dice.between(budget / 2, budget)
+    const std::int64_t rows = dice.one_in(4)   ? dice.between(budget / 2, budget)
                               : dice.one_in(6) ? std::int64_t{1000}
                                                : power + dice.between(-1, 1);
     return std::min(rows, budget);
   }
-  const std::int64_t rows = dice.pick<std::int64_t>({0, 1, 1, 1, 2, 2, 3, 4, 5, 6, 7, 8, 9, 13, 17});
+  const std::int64_t rows =
+      dice.pick<std::int64_t>({0, 1, 1, 1, 2, 2, 3, 4, 5, 6, 7, 8, 9, 13, 17});
   return std::min(rows, budget);
 }
 
@@ -50,7 +51,9 @@ std::vector<std::vector<std::int64_t>> draw_counts(Dice& dice, int ranks, std::i
   std::vector<std::vector<std::int64_t>> counts(n, std::vector<std::int64_t>(n, 0));
   // What one block may hold, so that a rank stays within its budget.
   const std::int64_t most = std::max<std::int64_t>(1, budget / ranks);
-  const auto block = [&] { return std::min(most, draw_rows(dice, std::max<std::int64_t>(most, 4))); };
+  const auto block = [&] {
+    return std::min(most, draw_rows(dice, std::max<std::int64_t>(most, 4)));
+  };
   const auto fill = [&](auto&& count) {
     for (std::size_t s = 0; s < n; ++s) {
       for (std::size_t d = 0; d < n; ++d) counts[s][d] = count(s, d);
@@ -71,8 +74,9 @@ std::vector<std::vector<std::int64_t>> draw_counts(Dice& dice, int ranks, std::i
     case 2:  // one receiver
       for (std::size_t s = 0; s < n; ++s) counts[s][chosen] = block();
       break;
-    case 3: break;  // all empty
-    case 4:         // one filled block
+    case 3:
+      break;  // all empty
+    case 4:   // one filled block
       counts[chosen][other] = full;
       break;
     case 5:  // checkerboard

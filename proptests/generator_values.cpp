@@ -23,26 +23,40 @@ BitsOf<T> fragile_bits(Dice& dice) {
     const auto payload = static_cast<BitsOf<T>>((random & (Format::quiet_bit - 1)) | 1);
     const auto with_sign = [&](BitsOf<T> bits) { return static_cast<BitsOf<T>>(sign | bits); };
     switch (dice.below(8)) {
-      case 0: return with_sign(static_cast<BitsOf<T>>(Format::infinity | payload));  // signalling
-      case 1: return with_sign(static_cast<BitsOf<T>>(Format::quiet_nan | payload));
-      case 2: return with_sign(Format::infinity);
-      case 3: return with_sign(0);
-      case 4: return with_sign(payload);  // subnormal
-      case 5: return with_sign(static_cast<BitsOf<T>>(Format::infinity - 1));  // largest finite
-      case 6: return with_sign(static_cast<BitsOf<T>>(Format::fraction_mask + 1));  // least normal
-      default: return random;
+      case 0:
+        return with_sign(static_cast<BitsOf<T>>(Format::infinity | payload));  // signalling
+      case 1:
+        return with_sign(static_cast<BitsOf<T>>(Format::quiet_nan | payload));
+      case 2:
+        return with_sign(Format::infinity);
+      case 3:
+        return with_sign(0);
+      case 4:
+        return with_sign(payload);  // subnormal
+      case 5:
+        return with_sign(static_cast<BitsOf<T>>(Format::infinity - 1));  // largest finite
+      case 6:
+        return with_sign(static_cast<BitsOf<T>>(Format::fraction_mask + 1));  // least normal
+      default:
+        return random;
     }
   } else {
     using Limits = std::numeric_limits<T>;
     const auto small = static_cast<std::uint64_t>(dice.below(5));
     // 2^16, 2^24 and 2^53 are where 16-bit, float and double carriers begin to lose integers.
     switch (dice.below(6)) {
-      case 0: return static_cast<BitsOf<T>>(static_cast<BitsOf<T>>(Limits::max()) - small);
-      case 1: return static_cast<BitsOf<T>>(static_cast<BitsOf<T>>(Limits::min()) + small);
-      case 2: return static_cast<BitsOf<T>>((std::uint64_t{1} << 16) + small - 1);
-      case 3: return static_cast<BitsOf<T>>((std::uint64_t{1} << 24) + 1 + 2 * small);
-      case 4: return static_cast<BitsOf<T>>((std::uint64_t{1} << 53) + 1 + 2 * small);
-      default: return random;
+      case 0:
+        return static_cast<BitsOf<T>>(static_cast<BitsOf<T>>(Limits::max()) - small);
+      case 1:
+        return static_cast<BitsOf<T>>(static_cast<BitsOf<T>>(Limits::min()) + small);
+      case 2:
+        return static_cast<BitsOf<T>>((std::uint64_t{1} << 16) + small - 1);
+      case 3:
+        return static_cast<BitsOf<T>>((std::uint64_t{1} << 24) + 1 + 2 * small);
+      case 4:
+        return static_cast<BitsOf<T>>((std::uint64_t{1} << 53) + 1 + 2 * small);
+      default:
+        return random;
     }
   }
 }
@@ -77,8 +91,12 @@ void fill_to_move(Dice& dice, Data data, std::uint64_t& serial, Tensor& tensor) 
         // Counters would not do, a bfloat16 cannot tell 256 from 257.
         put<T>(elements, i, static_cast<BitsOf<T>>(++serial * 0x9e3779b97f4a7c15u));
         break;
-      case Data::patterns: put<T>(elements, i, static_cast<BitsOf<T>>(dice.bits())); break;
-      case Data::fragile: put<T>(elements, i, fragile_bits<T>(dice)); break;
+      case Data::patterns:
+        put<T>(elements, i, static_cast<BitsOf<T>>(dice.bits()));
+        break;
+      case Data::fragile:
+        put<T>(elements, i, fragile_bits<T>(dice));
+        break;
     }
   }
 }
@@ -109,7 +127,8 @@ class Addends {
     values_[0] = base;
     if (values_.size() > 1) values_[1] = std::copysign(std::ldexp(1.0, unit - 1), sign());
     if (values_.size() > 2 && dice_.one_in(2)) {
-      const int tiny = std::max(unit - 2 - static_cast<int>(dice_.below(2 * p)), Format::lowest_bit);
+      const int tiny =
+          std::max(unit - 2 - static_cast<int>(dice_.below(2 * p)), Format::lowest_bit);
       values_[2] = std::copysign(std::ldexp(1.0, tiny), sign());
     }
     shuffle();
@@ -144,9 +163,9 @@ class Addends {
   }
   void subnormals() {
     for (double& value : values_) {
-      value = std::copysign(std::ldexp(static_cast<double>(dice_.below(std::int64_t{1} << p)),
-                                       Format::lowest_bit),
-                            sign());
+      value = std::copysign(
+          std::ldexp(static_cast<double>(dice_.below(std::int64_t{1} << p)), Format::lowest_bit),
+          sign());
     }
   }
   // Significands of full length within `window` binades of each other.
@@ -188,19 +207,38 @@ void fill_to_add(Dice& dice, std::vector<Tensor>& tensors) {
   for (std::int64_t i = 0; i < tensors[0].elements(); ++i) {
     switch (kind) {
       case 0:
-      case 1: addends.distinct_integers(); break;
-      case 2: addends.tie(); break;
-      case 3: addends.cancellation(); break;
-      case 4: addends.near_overflow(); break;
-      case 5: addends.signed_zeros(); break;
-      case 6: addends.subnormals(); break;
-      case 7: addends.mixed(3); break;
-      case 8: addends.mixed(2 * FormatOf<T>::precision); break;
-      case 9: addends.mixed(FormatOf<T>::highest_bit); break;
-      default: break;
+      case 1:
+        addends.distinct_integers();
+        break;
+      case 2:
+        addends.tie();
+        break;
+      case 3:
+        addends.cancellation();
+        break;
+      case 4:
+        addends.near_overflow();
+        break;
+      case 5:
+        addends.signed_zeros();
+        break;
+      case 6:
+        addends.subnormals();
+        break;
+      case 7:
+        addends.mixed(3);
+        break;
+      case 8:
+        addends.mixed(2 * FormatOf<T>::precision);
+        break;
+      case 9:
+        addends.mixed(FormatOf<T>::highest_bit);
+        break;
+      default:
+        break;
     }
     for (std::size_t rank = 0; rank < tensors.size(); ++rank) {
-      const BitsOf<T> bits = !raw          ? rounded<T>(addends.values()[rank])
+      const BitsOf<T> bits = !raw         ? rounded<T>(addends.values()[rank])
                              : kind == 10 ? static_cast<BitsOf<T>>(dice.bits())
                                           : fragile_bits<T>(dice);
       put<T>(elements[rank], i, bits);
@@ -211,8 +249,8 @@ void fill_to_add(Dice& dice, std::vector<Tensor>& tensors) {
 }  // namespace
 
 std::vector<Tensor> elements_to_move(Dice& dice, DType dtype, const std::vector<Shape>& shapes) {
-  const Data data = dice.pick(
-      {Data::distinct, Data::distinct, Data::distinct, Data::patterns, Data::fragile});
+  const Data data =
+      dice.pick({Data::distinct, Data::distinct, Data::distinct, Data::patterns, Data::fragile});
   std::uint64_t serial = dice.bits();
   std::vector<Tensor> tensors;
   for (const Shape& shape : shapes) {

@@ -99,9 +99,9 @@ Step ProgramBuilder::fresh_call(Operation operation, const std::vector<int>& gro
     }
   }
 
-  const std::vector<Tensor> tensors =
-      is_sum(operation) ? elements_to_add(dice_, dtype, shapes[0], ranks)
-                        : elements_to_move(dice_, dtype, shapes);
+  const std::vector<Tensor> tensors = is_sum(operation)
+                                          ? elements_to_add(dice_, dtype, shapes[0], ranks)
+                                          : elements_to_move(dice_, dtype, shapes);
   Step step;
   step.group = group;
   step.operations.assign(n, operation);

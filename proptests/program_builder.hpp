@@ -18,8 +18,8 @@ class ProgramBuilder {
  public:
   ProgramBuilder(Dice& dice, int world);
 
-  // Appends a call that fits the contract, on the whole world or on a group. Takes the results of an
-  // earlier step now and then, where they fit.
+  // Appends a call that fits the contract, on the whole world or on a group. Takes the results of
+  // an earlier step now and then, where they fit.
   void call(Operation operation, std::vector<int> group = {});
   // Appends calls that break the contract in one to three ways (faults.hpp).
   void broken_call(Operation operation, std::vector<int> group = {});

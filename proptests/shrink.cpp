@@ -1,7 +1,8 @@
 // Simpler cases near a failing one.
 //
-// Every candidate must come before its origin in one order, whatever the moves do, so that a chain of
-// candidates always ends: the lexicographic order of `Measure`, a fixed number of natural numbers.
+// Every candidate must come before its origin in one order, whatever the moves do, so that a chain
+// of candidates always ends: the lexicographic order of `Measure`, a fixed number of natural
+// numbers.
 
 #include <algorithm>
 #include <array>
@@ -22,7 +23,9 @@ std::uint64_t bounded(std::int64_t value) {
   return static_cast<std::uint64_t>(value < 0 ? most : std::min(value, most));
 }
 
-DType plainest(DType dtype) { return is_integer(dtype) ? DType::i32 : DType::f32; }
+DType plainest(DType dtype) {
+  return is_integer(dtype) ? DType::i32 : DType::f32;
+}
 
 Measure measure(const Case& c) {
   std::uint64_t members = 0, references = 0, elements = 0, rows_sent = 0, axes = 0, lengths = 0;

@@ -84,7 +84,8 @@ void drop_blocks(Input& input, const std::vector<bool>& goes) {
   }
   const bool sound =
       !input.from_step && !input.tensor.shape().empty() &&
-      std::ranges::all_of(counts, [](std::int64_t count) { return count >= 0 && count < 1 << 30; }) &&
+      std::ranges::all_of(counts,
+                          [](std::int64_t count) { return count >= 0 && count < 1 << 30; }) &&
       std::accumulate(counts.begin(), counts.end(), std::int64_t{0}) == input.tensor.rows();
   std::vector<std::int64_t> kept_counts;
   std::vector<std::byte> kept_bytes;
@@ -102,8 +103,8 @@ void drop_blocks(Input& input, const std::vector<bool>& goes) {
   counts = std::move(kept_counts);
   if (!sound) return;
   const std::int64_t rows = std::accumulate(counts.begin(), counts.end(), std::int64_t{0});
-  input.tensor = Tensor::from_bytes(input.tensor.dtype(), input.tensor.shape().with_rows(rows),
-                                    kept_bytes);
+  input.tensor =
+      Tensor::from_bytes(input.tensor.dtype(), input.tensor.shape().with_rows(rows), kept_bytes);
 }
 
 // As many rows for each of the members that stay; as indivisible as before where it was.
@@ -120,7 +121,8 @@ std::int64_t renumbered_root(std::int64_t root, const std::vector<bool>& goes) {
     return static_cast<std::int64_t>(std::count(goes.begin(), goes.begin() + end, false));
   };
   if (root < 0) return root;
-  if (root >= members) return root - members < members ? root - members + stay_before(members) : root;
+  if (root >= members)
+    return root - members < members ? root - members + stay_before(members) : root;
   return goes[static_cast<std::size_t>(root)] ? 0 : stay_before(root);
 }
 
@@ -149,7 +151,8 @@ Step without_members(const Step& step, const std::vector<bool>& rank_goes) {
     smaller.inputs.push_back(std::move(input));
   }
   // Roots are said where somebody broadcasts; perhaps nobody who stays does.
-  if (std::ranges::count(smaller.operations, Operation::broadcast_float) == 0) smaller.roots.clear();
+  if (std::ranges::count(smaller.operations, Operation::broadcast_float) == 0)
+    smaller.roots.clear();
   return smaller;
 }
 
@@ -167,14 +170,15 @@ void add_step_moves(const Origin& origin, Moves& moves) {
   const std::size_t steps = origin->steps.size();
   if (steps > 1) {
     for (std::size_t kept = 0; kept < steps; ++kept) {
-      moves.push_back([=] { return drop_steps(*origin, [=](std::size_t s) { return s != kept; }); });
+      moves.push_back(
+          [=] { return drop_steps(*origin, [=](std::size_t s) { return s != kept; }); });
     }
     if (steps > 2) {
       for (std::size_t dropped = 0; dropped < steps; ++dropped) {
         moves.push_back(
             [=] { return drop_steps(*origin, [=](std::size_t s) { return s == dropped; }); });
       }
-    } 
+    }
     moves.push_back([=] { return written_out(*origin, [](int) { return true; }); });
   }
   for (std::size_t s = 0; s < steps; ++s) {

@@ -20,7 +20,8 @@ enum class End : bool { front, back };
 Tensor narrowed(const Tensor& tensor, std::size_t axis, std::int64_t length, End kept) {
   std::vector<std::int64_t> axes(tensor.shape().axes().begin(), tensor.shape().axes().end());
   std::vector<std::int64_t> strides(axes.size(), 1);
-  for (std::size_t i = axes.size(); i-- > 1;) strides[i - 1] = strides[i] * std::max<std::int64_t>(axes[i], 1);
+  for (std::size_t i = axes.size(); i-- > 1;)
+    strides[i - 1] = strides[i] * std::max<std::int64_t>(axes[i], 1);
   const std::int64_t skipped = kept == End::front ? 0 : axes[axis] - length;
   const std::byte* start = tensor.data();
   axes[axis] = length;
@@ -69,11 +70,12 @@ void add_shortening(const Origin& origin, std::size_t step, std::size_t axis, st
   if (less <= 0) return;
   for (const End kept : {End::front, End::back}) {
     moves.push_back([=] {
-      return with_tensors(*origin, step, [&](std::size_t, const Tensor& tensor) -> std::optional<Tensor> {
-        if (tensor.shape().size() <= axis) return tensor;
-        const std::int64_t length = std::max<std::int64_t>(0, tensor.shape()[axis] - less);
-        return narrowed(tensor, axis, length, kept);
-      });
+      return with_tensors(
+          *origin, step, [&](std::size_t, const Tensor& tensor) -> std::optional<Tensor> {
+            if (tensor.shape().size() <= axis) return tensor;
+            const std::int64_t length = std::max<std::int64_t>(0, tensor.shape()[axis] - less);
+            return narrowed(tensor, axis, length, kept);
+          });
     });
   }
 }
@@ -110,7 +112,8 @@ void add_block_move(const Origin& origin, std::size_t step, Smaller smaller, Mov
     Case c = *origin;
     for (std::size_t s = 0; s < c.steps[step].members(); ++s) {
       std::optional<Input>& input = c.steps[step].inputs[s];
-      if (!input || !is_all_to_all_v(c.steps[step].operations[s]) || !sound_counts(*input)) continue;
+      if (!input || !is_all_to_all_v(c.steps[step].operations[s]) || !sound_counts(*input))
+        continue;
       std::vector<std::int64_t> counts = input->send_counts;
       for (std::size_t d = 0; d < counts.size(); ++d) counts[d] = smaller(s, d, counts[d]);
       if (counts != input->send_counts) set_counts(*input, counts);
@@ -122,20 +125,34 @@ void add_block_move(const Origin& origin, std::size_t step, Smaller smaller, Mov
 void add_exchange_moves(const Origin& origin, std::size_t step, Moves& moves) {
   const std::size_t members = origin->steps[step].members();
   using Rows = std::int64_t;
-  add_block_move(origin, step, [](std::size_t, std::size_t, Rows) { return Rows{0}; }, moves);
-  add_block_move(origin, step, [](std::size_t, std::size_t, Rows n) { return std::min<Rows>(n, 1); }, moves);
-  add_block_move(origin, step, [](std::size_t, std::size_t, Rows n) { return n / 2; }, moves);
+  add_block_move(
+      origin, step, [](std::size_t, std::size_t, Rows) { return Rows{0}; }, moves);
+  add_block_move(
+      origin, step, [](std::size_t, std::size_t, Rows n) { return std::min<Rows>(n, 1); }, moves);
+  add_block_move(
+      origin, step, [](std::size_t, std::size_t, Rows n) { return n / 2; }, moves);
   for (std::size_t m = 0; m < members; ++m) {
-    add_block_move(origin, step, [=](std::size_t s, std::size_t, Rows n) { return s == m ? 0 : n; }, moves);
-    add_block_move(origin, step, [=](std::size_t, std::size_t d, Rows n) { return d == m ? 0 : n; }, moves);
+    add_block_move(
+        origin, step, [=](std::size_t s, std::size_t, Rows n) { return s == m ? 0 : n; }, moves);
+    add_block_move(
+        origin, step, [=](std::size_t, std::size_t d, Rows n) { return d == m ? 0 : n; }, moves);
   }
   if (members > 12) return;
   for (std::size_t source = 0; source < members; ++source) {
     for (std::size_t destination = 0; destination < members; ++destination) {
       const auto at = [=](std::size_t s, std::size_t d) { return s == source && d == destination; };
-      add_block_move(origin, step, [=](std::size_t s, std::size_t d, Rows n) { return at(s, d) ? 0 : n; }, moves);
-      add_block_move(origin, step, [=](std::size_t s, std::size_t d, Rows n) { return at(s, d) ? (n + 1) / 2 : n; }, moves);
-      add_block_move(origin, step, [=](std::size_t s, std::size_t d, Rows n) { return at(s, d) ? std::max<Rows>(0, n - 1) : n; }, moves);
+      add_block_move(
+          origin, step, [=](std::size_t s, std::size_t d, Rows n) { return at(s, d) ? 0 : n; },
+          moves);
+      add_block_move(
+          origin, step,
+          [=](std::size_t s, std::size_t d, Rows n) { return at(s, d) ? (n + 1) / 2 : n; }, moves);
+      add_block_move(
+          origin, step,
+          [=](std::size_t s, std::size_t d, Rows n) {
+            return at(s, d) ? std::max<Rows>(0, n - 1) : n;
+          },
+          moves);
     }
   }
 }
@@ -235,11 +252,12 @@ template <class Write>
 Move rewriting(const Origin& origin, std::size_t step, Write write) {
   return [=] {
     std::int64_t index = 0;
-    return with_tensors(*origin, step, [&](std::size_t, const Tensor& tensor) -> std::optional<Tensor> {
-      return rewritten(tensor, index, [&](std::int64_t i, std::byte* element) {
-        write(tensor.dtype(), i, element);
-      });
-    });
+    return with_tensors(*origin, step,
+                        [&](std::size_t, const Tensor& tensor) -> std::optional<Tensor> {
+                          return rewritten(tensor, index, [&](std::int64_t i, std::byte* element) {
+                            write(tensor.dtype(), i, element);
+                          });
+                        });
   };
 }
 
@@ -280,8 +298,7 @@ void add_shape_moves(const Origin& origin, Moves& moves) {
       add_exchange_moves(origin, s, moves);
     } else if (const std::int64_t rows = longest(step, 0); rows > 0) {
       // The rows of a reduce-scatter stay divisible.
-      const bool scatter =
-          std::ranges::count(step.operations, Operation::reduce_scatter_sum) > 0;
+      const bool scatter = std::ranges::count(step.operations, Operation::reduce_scatter_sum) > 0;
       const auto unit = scatter ? static_cast<std::int64_t>(step.members()) : std::int64_t{1};
       const std::int64_t units = rows / unit;
       for (std::int64_t less : {units, units - 1, units / 2, units / 4, std::int64_t{1}}) {
@@ -296,10 +313,11 @@ void add_shape_moves(const Origin& origin, Moves& moves) {
     for (std::size_t axis = keeps_leading ? 1 : 0; axis < most_axes; ++axis) {
       for (const End kept : {End::front, End::back}) {
         moves.push_back([=] {
-          return with_tensors(*origin, s, [&](std::size_t, const Tensor& tensor) -> std::optional<Tensor> {
-            if (tensor.shape().size() <= axis) return tensor;
-            return without_axis(tensor, axis, kept);
-          });
+          return with_tensors(*origin, s,
+                              [&](std::size_t, const Tensor& tensor) -> std::optional<Tensor> {
+                                if (tensor.shape().size() <= axis) return tensor;
+                                return without_axis(tensor, axis, kept);
+                              });
         });
       }
       const std::int64_t length = longest(step, axis);
@@ -338,8 +356,8 @@ void add_value_moves(const Origin& origin, Moves& moves) {
       };
       moves.push_back(rewriting(origin, s, only(zero)));
       moves.push_back(rewriting(origin, s, only([](DType dtype, std::int64_t, std::byte* element) {
-        write_small(dtype, 1, element);
-      })));
+                                  write_small(dtype, 1, element);
+                                })));
       moves.push_back(rewriting(origin, s, only(distinct)));
       moves.push_back(rewriting(origin, s, only(coarser)));
     }

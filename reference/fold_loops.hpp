@@ -1,24 +1,23 @@
-// The loops of a fold, in plain C++ that the compiler vectorises. Included once for each instruction
-// set, with LOCKSTEP_FOLD_PATH naming the namespace and LOCKSTEP_FOLD_F16C saying whether the F16C
-// conversions may be used; so no include guard, and everything it needs is included before.
+// The loops of a fold, in plain C++ that the compiler vectorises. Included once for each
+// instruction set: hence no include guard, and whatever it needs is included before. It is told
 //
-// Elements are taken in blocks small enough that a block's running sums stay in the first-level
-// cache, and a block's addends in groups whose sums stay in registers. A block is finished, rounded
-// and stored, before the next one begins: each addend is read once, the result written once.
+//   LOCKSTEP_FOLD_PATH   the namespace, and with `fold_` before it the name of the entry point
+//   LOCKSTEP_FOLD_F16C   1 when the conversions of F16C may be used, else 0
+//
+// Elements are taken in blocks whose running sums stay in the first-level cache, a block's addends
+// in groups whose sums stay in registers. A block is summed, rounded and stored before the next
+// begins, so that each addend is read once and the result written once.
+
+#ifdef __clang__
+#define LOCKSTEP_INDEPENDENT_ITERATIONS _Pragma("clang loop vectorize(assume_safety)")
+#else
+#define LOCKSTEP_INDEPENDENT_ITERATIONS _Pragma("GCC ivdep")
+#endif
 
 namespace lockstep::LOCKSTEP_FOLD_PATH {
 
 inline constexpr std::int64_t block_elements = 512;
-
-// What a vector loop adds up: the 16-bit formats as floats.
-template <class T>
-struct LaneOf {
-  using type = T;
-};
-template <>
-struct LaneOf<f16> {
-  using type = float;
-};
+inline constexpr std::size_t largest_group = 8;
 
 inline void widen(const f16* from, std::int64_t n, float* to) {
   std::int64_t i = 0;
@@ -42,9 +41,12 @@ inline void narrow(const float* from, std::int64_t n, f16* to) {
   for (; i < n; ++i) to[i] = to_f16(from[i]);
 }
 
-// The running sums of one block, each member of CertifiedSum in an array of its own.
+// The running sums of a block, each member of a Sum in an array of its own.
+template <class Sum>
+struct BlockOf;
+
 template <class T>
-struct BlockSum {
+struct BlockOf<CertifiedSum<T>> {
   alignas(64) double sum[block_elements];
   alignas(64) std::uint32_t smallest[block_elements];
   alignas(64) std::int32_t largest[block_elements];
@@ -57,14 +59,14 @@ struct BlockSum {
   }
 };
 template <>
-struct BlockSum<f16> {
+struct BlockOf<CertifiedSum<f16>> {
   alignas(64) double sum[block_elements];
 
   CertifiedSum<f16> load(std::int64_t i) const { return {sum[i]}; }
   void store(std::int64_t i, const CertifiedSum<f16>& s) { sum[i] = s.sum; }
 };
 template <>
-struct BlockSum<double> {
+struct BlockOf<CertifiedSum<double>> {
   alignas(64) double sum[block_elements];
   alignas(64) double error[block_elements];
   alignas(64) std::uint64_t lost[block_elements];
@@ -76,69 +78,171 @@ struct BlockSum<double> {
     lost[i] = s.lost;
   }
 };
+template <class T>
+struct BlockOf<RankOrderSum<T>> {
+  using Value = typename RankOrderSum<T>::Value;
+  alignas(64) Value sum[block_elements];
 
-template <class T, int Group>
-void add_group(const typename LaneOf<T>::type* const* addends, std::int64_t n, bool first, BlockSum<T>& block) {
-  const typename LaneOf<T>::type* x[Group];
-  for (int g = 0; g < Group; ++g) x[g] = addends[g];
-  if (first) {
+  RankOrderSum<T> load(std::int64_t i) const { return {sum[i]}; }
+  void store(std::int64_t i, const RankOrderSum<T>& s) { sum[i] = s.sum; }
+};
+
+template <std::size_t Group, class Sum, class Lane>
+void add_group(const Lane* const* addends, std::int64_t n, BlockOf<Sum>& block) {
+  const Lane* x[Group];
+  for (std::size_t g = 0; g < Group; ++g) x[g] = addends[g];
   LOCKSTEP_INDEPENDENT_ITERATIONS
   for (std::int64_t i = 0; i < n; ++i) {
-    CertifiedSum<T> s;
-    for (int g = 0; g < Group; ++g) s.add(x[g][i]);
+    Sum s = block.load(i);
+    for (std::size_t g = 0; g < Group; ++g) s.add(x[g][i]);
     block.store(i, s);
   }
-  } else {
+}
+
+// Adds elements [begin, begin + n) of every addend to `block`.
+template <class Sum, class T>
+void add_block(std::span<const T* const> addends, std::int64_t begin, std::int64_t n,
+               BlockOf<Sum>& block) {
+  using Lane = std::conditional_t<std::is_same_v<T, f16>, float, T>;
+  [[maybe_unused]] alignas(
+      64) float widened[std::is_same_v<T, f16> ? largest_group : 1][block_elements];
+  for (std::size_t r = 0; r < addends.size();) {
+    std::size_t group = largest_group;
+    while (group > addends.size() - r) group /= 2;
+    const Lane* x[largest_group];
+    for (std::size_t g = 0; g < group; ++g) {
+      if constexpr (std::is_same_v<T, f16>) {
+        widen(addends[r + g] + begin, n, widened[g]);
+        x[g] = widened[g];
+      } else {
+        x[g] = addends[r + g] + begin;
+      }
+    }
+    switch (group) {
+      case 8:
+        add_group<8>(x, n, block);
+        break;
+      case 4:
+        add_group<4>(x, n, block);
+        break;
+      case 2:
+        add_group<2>(x, n, block);
+        break;
+      default:
+        add_group<1>(x, n, block);
+        break;
+    }
+    r += group;
+  }
+}
+
+template <class Sum>
+void clear(std::int64_t n, BlockOf<Sum>& block) {
+  for (std::int64_t i = 0; i < n; ++i) block.store(i, Sum{});
+}
+
+// Rounds the block's sums into `out` and tells in `doubtful` which ones are not certified; returns
+// whether any is not.
+template <class T>
+bool round_block(const BlockOf<CertifiedSum<T>>& block, std::int64_t n, int spread, T* out,
+                 Flag<T>* doubtful) {
+  Flag<T> any = 0;
   LOCKSTEP_INDEPENDENT_ITERATIONS
   for (std::int64_t i = 0; i < n; ++i) {
-    CertifiedSum<T> s = block.load(i);
-    for (int g = 0; g < Group; ++g) s.add(x[g][i]);
-    block.store(i, s);
+    const CertifiedSum<T> s = block.load(i);
+    out[i] = s.rounded();
+    doubtful[i] = s.certified(spread) ? 0 : 1;
+    any |= doubtful[i];
   }
+  return any != 0;
+}
+inline bool round_block(const BlockOf<CertifiedSum<f16>>& block, std::int64_t n, int spread,
+                        f16* out, Flag<f16>* doubtful) {
+  alignas(64) float odd[block_elements];
+  for (std::int64_t i = 0; i < n; ++i) odd[i] = block.load(i).rounded_to_odd();
+  narrow(odd, n, out);
+  std::fill_n(doubtful, n, Flag<f16>{spread < 0});
+  return spread < 0;
+}
+
+template <class T>
+void fold_exact(std::span<const T* const> addends, std::int64_t elements, T* out) {
+  const int spread = CertifiedSum<T>::widest_spread(static_cast<std::int64_t>(addends.size()));
+  BlockOf<CertifiedSum<T>> block;
+  alignas(64) Flag<T> doubtful[block_elements];
+  for (std::int64_t begin = 0; begin < elements; begin += block_elements) {
+    const std::int64_t n = std::min(block_elements, elements - begin);
+    clear(n, block);
+    add_block(addends, begin, n, block);
+    if (!round_block(block, n, spread, out + begin, doubtful)) continue;
+    sum_doubtful(addends, begin, std::span<const Flag<T>>(doubtful, static_cast<std::size_t>(n)),
+                 out);
   }
 }
 
 template <class T>
-void exact_test(std::span<const T* const> addends, std::int64_t elements, T* out) {
-  using Lane = typename LaneOf<T>::type;
-  BlockSum<T> block;
-  const int spread = CertifiedSum<T>::widest_spread((std::int64_t)addends.size());
-  alignas(64) std::uint32_t bad[block_elements];
-  alignas(64) float widened[8][block_elements];
-  for (std::int64_t b = 0; b < elements; b += block_elements) {
-    const std::int64_t n = std::min(block_elements, elements - b);
-    const Lane* x[8];
-    for (std::size_t r = 0; r < addends.size();) {
-      std::size_t left = addends.size() - r;
-      int g = left >= 8 ? 8 : left >= 4 ? 4 : left >= 2 ? 2 : 1;
-      for (int k = 0; k < g; ++k) {
-        if constexpr (std::is_same_v<T, f16>) { widen(addends[r + k] + b, n, widened[k]); x[k] = widened[k]; }
-        else x[k] = addends[r + k] + b;
-      }
-      switch (g) {
-        case 8: add_group<T, 8>(x, n, r == 0, block); break;
-        case 4: add_group<T, 4>(x, n, r == 0, block); break;
-        case 2: add_group<T, 2>(x, n, r == 0, block); break;
-        default: add_group<T, 1>(x, n, r == 0, block); break;
-      }
-      r += g;
-    }
-    std::uint32_t any = 0;
-    T* o = out + b;
-    if constexpr (std::is_same_v<T, f16>) {
-      for (std::int64_t i = 0; i < n; ++i) widened[0][i] = block.load(i).rounded_to_odd();
-      narrow(widened[0], n, o);
-      any = 0;
-    } else {
-  LOCKSTEP_INDEPENDENT_ITERATIONS
-    for (std::int64_t i = 0; i < n; ++i) {
-      CertifiedSum<T> s = block.load(i);
-      o[i] = s.rounded();
-      bad[i] = !s.certified(spread);
-      any |= bad[i];
-    }
-    }
-    if (any) for (std::int64_t i = 0; i < n; ++i) if (bad[i]) o[i] = long_sum<T>((std::int64_t)addends.size(), [&](std::int64_t r) { return addends[r][b + i]; });
+void fold_rank_order(std::span<const T* const> addends, std::int64_t elements, T* out) {
+  BlockOf<RankOrderSum<T>> block;
+  for (std::int64_t begin = 0; begin < elements; begin += block_elements) {
+    const std::int64_t n = std::min(block_elements, elements - begin);
+    clear(n, block);
+    add_block(addends, begin, n, block);
+    LOCKSTEP_INDEPENDENT_ITERATIONS
+    for (std::int64_t i = 0; i < n; ++i) out[begin + i] = block.load(i).rounded();
   }
 }
+
+// RankOrderSum<f16>, step by step for a whole block, so that hardware rounds to f16.
+template <>
+inline void fold_rank_order(std::span<const f16* const> addends, std::int64_t elements, f16* out) {
+  alignas(64) float sum[block_elements];
+  alignas(64) float x[block_elements];
+  alignas(64) f16 rounded[block_elements];
+  for (std::int64_t begin = 0; begin < elements; begin += block_elements) {
+    const std::int64_t n = std::min(block_elements, elements - begin);
+    widen(addends[0] + begin, n, sum);
+    for (std::size_t r = 1; r < addends.size(); ++r) {
+      widen(addends[r] + begin, n, x);
+      for (std::int64_t i = 0; i < n; ++i) sum[i] += x[i];
+      narrow(sum, n, rounded);
+      widen(rounded, n, sum);
+    }
+    for (std::int64_t i = 0; i < n; ++i) {
+      const bool nan = (rounded[i].bits & 0x7fff) > FormatOf<f16>::infinity;
+      out[begin + i] = nan ? f16{FormatOf<f16>::quiet_nan} : rounded[i];
+    }
+  }
 }
+
+template <class T>
+void fold_elements(SumRule rule, std::span<const std::byte* const> addends, std::int64_t elements,
+                   std::byte* out) {
+  std::vector<const T*> typed(addends.size());
+  for (std::size_t r = 0; r < addends.size(); ++r) {
+    typed[r] = reinterpret_cast<const T*>(addends[r]);
+  }
+  const std::span<const T* const> values(typed);
+  if (rule == SumRule::exact) {
+    fold_exact<T>(values, elements, reinterpret_cast<T*>(out));
+  } else {
+    fold_rank_order<T>(values, elements, reinterpret_cast<T*>(out));
+  }
+}
+
+inline void fold(SumRule rule, DType dtype, std::span<const std::byte* const> addends,
+                 std::int64_t elements, std::byte* out) {
+  switch (dtype) {
+    case DType::f16:
+      return fold_elements<f16>(rule, addends, elements, out);
+    case DType::bf16:
+      return fold_elements<bf16>(rule, addends, elements, out);
+    case DType::f32:
+      return fold_elements<float>(rule, addends, elements, out);
+    default:
+      return fold_elements<double>(rule, addends, elements, out);
+  }
+}
+
+}  // namespace lockstep::LOCKSTEP_FOLD_PATH
+
+#undef LOCKSTEP_INDEPENDENT_ITERATIONS

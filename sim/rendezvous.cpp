@@ -86,10 +86,10 @@ void Rendezvous::await(std::uint32_t seen) {
       std::lock_guard lock(mutex_);
       missing = missing_locked();
     }
-    const std::chrono::duration<double> limit = *options_.timeout;
+    const auto limit = std::chrono::duration_cast<std::chrono::milliseconds>(*options_.timeout);
     std::string message = "communicator " + name_ + ": " + std::to_string(missing.size()) + " of " +
                           std::to_string(members_.size()) + " ranks did not arrive within " +
-                          std::to_string(limit.count()) + " s";
+                          std::to_string(limit.count()) + " ms";
     for (int rank : missing) {
       const int world_rank = members_[static_cast<std::size_t>(rank)];
       message += "\n  rank " + std::to_string(rank) + " " + census_->describe(world_rank);

@@ -116,10 +116,10 @@ struct CertifiedSum<T> {
   LOCKSTEP_HOST_DEVICE constexpr T rounded() const {
     if constexpr (std::is_same_v<T, float>) {
       const auto result = static_cast<float>(sum);
-      return sum == sum ? result : from_bits<float>(FormatOf<float>::quiet_nan);
+      return result == result ? result : from_bits<float>(FormatOf<float>::quiet_nan);
     } else {
-      const std::uint16_t result = round_to_bf16_bits(to_float_odd(sum));
-      return bf16{sum == sum ? result : FormatOf<bf16>::quiet_nan};
+      const float odd = to_float_odd(sum);
+      return bf16{odd == odd ? round_to_bf16_bits(odd) : FormatOf<bf16>::quiet_nan};
     }
   }
 };
@@ -139,7 +139,8 @@ struct CertifiedSum<f16> {
   LOCKSTEP_HOST_DEVICE constexpr bool certified(int spread) const { return spread >= 0; }
   // Still to be rounded to f16, so that hardware can do it for a whole vector.
   LOCKSTEP_HOST_DEVICE constexpr float rounded_to_odd() const {
-    return sum == sum ? to_float_odd(sum) : from_bits<float>(FormatOf<float>::quiet_nan);
+    const float odd = to_float_odd(sum);
+    return odd == odd ? odd : from_bits<float>(FormatOf<float>::quiet_nan);
   }
   LOCKSTEP_HOST_DEVICE constexpr f16 rounded() const { return to_f16(rounded_to_odd()); }
 };
@@ -198,32 +199,39 @@ class DigitAccumulator {
     if constexpr (FormatOf<T>::precision + 31 > 64) {
       put(i + 2, (term.significand >> 32) >> (32 - part));
     }
-    lowest_ = i < lowest_ ? i : lowest_;
-    highest_ = i > highest_ ? i : highest_;
+    if constexpr (tracks_range) {
+      lowest_ = i < lowest_ ? i : lowest_;
+      highest_ = i > highest_ ? i : highest_;
+    }
     if (++unsettled_ == most_unsettled) settle();
   }
 
-  // The nearest T; zero is +0.0.
-  LOCKSTEP_HOST_DEVICE constexpr T rounded() {
+  // The nearest T, with +0.0 for zero; leaves the accumulator empty, for the next sum.
+  LOCKSTEP_HOST_DEVICE constexpr T take() {
     settle();
-    const bool negative = words_[highest_] < 0;
-    if (negative) {
-      for (int i = lowest_; i <= highest_; ++i) words_[i] = -words_[i];
-      settle();
-    }
-    int top = highest_;
-    while (top > lowest_ && words_[top] == 0) --top;
-    if (top < lowest_ || words_[top] == 0) return from_bits<T>(0);
+    const std::int64_t sign = words_[highest()] < 0 ? -1 : 0;
+    for (int i = lowest(); i <= highest(); ++i) words_[i] = (words_[i] ^ sign) - sign;
+    settle();
+    int top = highest();
+    while (top > lowest() && words_[top] == 0) --top;
     const auto digit = [&](int i) {
-      return i < lowest_ ? std::uint64_t{0} : static_cast<std::uint64_t>(words_[i]);
+      return i < lowest() ? std::uint64_t{0} : static_cast<std::uint64_t>(words_[i]);
     };
-    const int zeros = __builtin_clzll(digit(top)) - 32;
-    const std::uint64_t third = digit(top - 2) << zeros;
-    const std::uint64_t leading = (((digit(top) << 32) | digit(top - 1)) << zeros) | (third >> 32);
-    bool sticky = (third & digit_mask) != 0;
-    for (int i = top - 3; i >= lowest_ && !sticky; --i) sticky = words_[i] != 0;
-    return round_leading<T>(negative, leading, FormatOf<T>::lowest_bit + 32 * (top - 1) - zeros,
-                            sticky);
+    T result = from_bits<T>(0);
+    if (digit(top) != 0) {
+      const int zeros = __builtin_clzll(digit(top)) - 32;
+      const std::uint64_t third = digit(top - 2) << zeros;
+      const std::uint64_t leading =
+          (((digit(top) << 32) | digit(top - 1)) << zeros) | (third >> 32);
+      std::uint64_t rest = third & digit_mask;
+      for (int i = lowest(); i <= top - 3; ++i) rest |= digit(i);
+      result = round_leading<T>(sign != 0, leading,
+                                FormatOf<T>::lowest_bit + 32 * (top - 1) - zeros, rest != 0);
+    }
+    for (int i = lowest(); i <= highest(); ++i) words_[i] = 0;
+    lowest_ = words - 1;
+    highest_ = 0;
+    return result;
   }
 
  private:
@@ -238,19 +246,25 @@ class DigitAccumulator {
       (FormatOf<T>::highest_bit - FormatOf<T>::fraction_bits - FormatOf<T>::lowest_bit) / 32 + 1 +
       reach + spare;
 
+  // Few words are faster handled all than through loops whose lengths no processor can predict.
+  static constexpr bool tracks_range = words > 16;
+  LOCKSTEP_HOST_DEVICE constexpr int lowest() const { return tracks_range ? lowest_ : 0; }
+  LOCKSTEP_HOST_DEVICE constexpr int highest() const { return tracks_range ? highest_ : words - 1; }
+
   // Makes every word but the highest a digit in [0, 2^32); the highest has the sign of the number.
   LOCKSTEP_HOST_DEVICE constexpr void settle() {
     if (unsettled_ != 0) {
       highest_ = highest_ + reach + spare < words ? highest_ + reach + spare : words - 1;
       unsettled_ = 0;
     }
-    for (int i = lowest_; i < highest_; ++i) {
+    for (int i = lowest(); i < highest(); ++i) {
       words_[i + 1] += words_[i] >> 32;
       words_[i] &= static_cast<std::int64_t>(digit_mask);
     }
   }
 
-  std::int64_t words_[std::size_t{words}]{};  // the number is the sum of words_[i] * 2^(32 i + lowest_bit)
+  // The number is the sum of words_[i] * 2^(32 i + lowest_bit).
+  std::int64_t words_[std::size_t{words}]{};
   // The first and last word that may be nonzero, as far as settled; before that `highest_` is where
   // the highest significand begins.
   int lowest_ = words - 1;
@@ -259,33 +273,34 @@ class DigitAccumulator {
 };
 
 // The exact sum of addend(0), ..., addend(count - 1), each a T, count >= 1, in integers throughout.
+// `total` is empty before and after: clearing a new one for each sum would cost more than the sum.
 template <class T, class Addend>
-LOCKSTEP_HOST_DEVICE constexpr T long_sum(std::int64_t count, Addend addend) {
+LOCKSTEP_HOST_DEVICE constexpr T long_sum(std::int64_t count, Addend addend,
+                                          DigitAccumulator<T>& total) {
   using Format = FormatOf<T>;
-  DigitAccumulator<T> total;
+  using Bits = typename Format::Bits;
+  constexpr Bits negative_infinity = static_cast<Bits>(Format::infinity | Format::sign_bit);
+  Bits unlike_negative_zero = 0;
+  bool nan = false;
   bool infinite[2] = {false, false};  // positive, negative
-  bool all_negative_zeros = true;
   for (std::int64_t r = 0; r < count; ++r) {
     const T x = addend(r);
-    const auto bits = to_bits(x);
-    const auto magnitude = static_cast<typename Format::Bits>(
-        bits & static_cast<typename Format::Bits>(~Format::sign_bit));
-    all_negative_zeros = all_negative_zeros && bits == Format::sign_bit;
+    const Bits bits = to_bits(x);
+    const Bits magnitude = static_cast<Bits>(bits & static_cast<Bits>(~Format::sign_bit));
+    unlike_negative_zero = static_cast<Bits>(unlike_negative_zero | (bits ^ Format::sign_bit));
     if (magnitude < Format::infinity) {
       total.add(x);
     } else if (magnitude == Format::infinity) {
       infinite[bits == magnitude ? 0 : 1] = true;
     } else {
-      return from_bits<T>(Format::quiet_nan);
+      nan = true;
     }
   }
-  if (infinite[0] && infinite[1]) return from_bits<T>(Format::quiet_nan);
+  const T sum = total.take();
+  if (nan || (infinite[0] && infinite[1])) return from_bits<T>(Format::quiet_nan);
   if (infinite[0]) return from_bits<T>(Format::infinity);
-  if (infinite[1]) {
-    return from_bits<T>(static_cast<typename Format::Bits>(Format::infinity | Format::sign_bit));
-  }
-  if (all_negative_zeros) return from_bits<T>(Format::sign_bit);
-  return total.rounded();
+  if (infinite[1]) return from_bits<T>(negative_infinity);
+  return unlike_negative_zero == 0 ? from_bits<T>(Format::sign_bit) : sum;
 }
 
 // The same sum, fast where it can be certified. A single addend keeps its bits.
@@ -297,7 +312,8 @@ LOCKSTEP_HOST_DEVICE constexpr T exact_sum(std::int64_t count, Addend addend) {
     for (std::int64_t r = 0; r < count; ++r) sum.add(addend(r));
     if (sum.certified(CertifiedSum<T>::widest_spread(count))) return sum.rounded();
   }
-  return long_sum<T>(count, addend);
+  DigitAccumulator<T> total;
+  return long_sum<T>(count, addend, total);
 }
 
 }  // namespace lockstep

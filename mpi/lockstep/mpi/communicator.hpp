@@ -30,7 +30,8 @@ struct Seat;
 
 // Must be the same on every rank of a communicator; what is made from it inherits them.
 struct Options {
-  // `unspecified` lets MPI add f32 and f64; the other rules bring the addends together and add here.
+  // `unspecified` lets MPI add f32 and f64; the other rules bring the addends together and add
+  // here.
   SumRule sum_rule = SumRule::unspecified;
   // How long a rank waits in one call without anything arriving before it gives up. Without one, a
   // peer that is stuck in its own code is waited for as long as it takes.
@@ -56,9 +57,9 @@ class Communicator {
 
   int world_size() const;
   int rank() const;
-  // The same on every rank: "world", "world.group{2, 0}", "world.split@3{1, 4}". The ranks in braces
-  // are ranks of the communicator that the name starts with, `call 3` is where it was split. A
-  // wrapped MPI communicator is called "comm".
+  // The same on every rank: "world", "world.group{2, 0}", "world.split@3{1, 4}". The ranks in
+  // braces are ranks of the communicator that the name starts with, `call 3` is where it was split.
+  // A wrapped MPI communicator is called "comm".
   const std::string& name() const;
   SumRule sum_rule() const;
   std::nullptr_t autodiff_context() const { return nullptr; }

@@ -30,11 +30,11 @@ namespace lockstep::kit {
 
 // What a backend says of itself.
 struct BackendInfo {
-  std::string name;
-  std::string description;  // one line, for `lockstep backends`
+  std::string name = {};
+  std::string description = {};  // one line, for `lockstep backends`
   SumRule sum_rule = SumRule::exact;
   // Why it cannot run on this machine at present; empty when it can.
-  std::string unavailable;
+  std::string unavailable = {};
   // The largest world it can run here.
   int most_ranks = 4096;
   // Parts of the contract that it does not claim; the card says "not offered" for them.
@@ -44,7 +44,7 @@ struct BackendInfo {
 
 // What the user chose on the command line.
 struct BackendOptions {
-  std::optional<SumRule> sum_rule;  // for backends that can follow several
+  std::optional<SumRule> sum_rule = {};  // for backends that can follow several
 };
 
 // The backend itself failed: it could not start a world, or its processes died. Exit status 3.

@@ -41,10 +41,11 @@ Case draw_case(std::string_view property, const GeneratorLimits& limits, std::ui
 std::uint64_t case_seed(std::uint64_t run_seed, std::string_view property, std::uint64_t index);
 
 // The candidates that are simpler than a failing case, one after the other and made only when asked
-// for: fewer steps, fewer ranks, fewer rows, fewer and shorter axes, plainer values, f32 or i32, root
-// 0. Boldest first. All are case files like the case itself, without `expected`; some may be calls
-// that break the contract, or refer to a value that is no longer there. Every chain of candidates
-// ends: each is smaller than the one it came from in a well-founded order (see shrink.cpp).
+// for: fewer steps, fewer ranks, fewer rows, fewer and shorter axes, plainer values, f32 or i32,
+// root 0. Boldest first. All are case files like the case itself, without `expected`; some may be
+// calls that break the contract, or refer to a value that is no longer there. Every chain of
+// candidates ends: each is smaller than the one it came from in a well-founded order (see
+// shrink.cpp).
 class Simplifications {
  public:
   explicit Simplifications(Case c);
@@ -57,6 +58,8 @@ class Simplifications {
   std::shared_ptr<const Moves> moves_;
   std::size_t position_ = 0;
 };
-inline Simplifications simpler(Case c) { return Simplifications(std::move(c)); }
+inline Simplifications simpler(Case c) {
+  return Simplifications(std::move(c));
+}
 
 }  // namespace lockstep::kit

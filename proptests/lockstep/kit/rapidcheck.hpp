@@ -28,8 +28,7 @@ class SimplerSequence {
 };
 
 inline rc::Shrinkable<Case> shrinkable_case(Case c) {
-  return rc::shrinkable::lambda([c] { return c; },
-                                [c] { return rc::makeSeq<SimplerSequence>(c); });
+  return rc::shrinkable::lambda([c] { return c; }, [c] { return rc::makeSeq<SimplerSequence>(c); });
 }
 
 inline rc::Maybe<rc::Shrinkable<Case>> SimplerSequence::operator()() {
@@ -46,6 +45,8 @@ inline rc::Gen<Case> cases_for(std::string property, GeneratorLimits limits = {}
 }
 
 // How RapidCheck shows a case: as its case file.
-inline void showValue(const Case& c, std::ostream& out) { out << write_case(c); }
+inline void showValue(const Case& c, std::ostream& out) {
+  out << write_case(c);
+}
 
 }  // namespace lockstep::kit

@@ -19,6 +19,7 @@
 #include <type_traits>
 #include <vector>
 
+#include <lockstep/error.hpp>
 #include <lockstep/sim/communicator.hpp>
 #include <lockstep/sum_rule.hpp>
 
@@ -30,7 +31,7 @@ struct Options {
   // How long a rank waits for the others in one call before it gives up on them. Only needed for
   // ranks that may get stuck in their own code: a rank that throws, returns, or waits in a circle
   // is noticed without a clock.
-  std::optional<std::chrono::nanoseconds> timeout;
+  std::optional<std::chrono::nanoseconds> timeout = {};
 };
 
 // How one rank of a run failed.

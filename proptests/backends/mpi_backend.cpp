@@ -1,0 +1,261 @@
+// MPI as a backend: ranks are processes. Process 0 generates and judges; all of them, process 0
+// included, run the cases.
+//
+// A case goes from process 0 to all by broadcast on a control communicator of their own; processes
+// beyond the case's world wait for the next one; the outcomes come back as messages.
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <set>
+#include <sstream>
+
+#include <lockstep/kit/backend.hpp>
+#include <lockstep/mpi/communicator.hpp>
+
+#include "case_bytes.hpp"
+
+namespace lockstep::kit {
+namespace {
+
+void require(int code, const char* call) {
+  if (code == MPI_SUCCESS) return;
+  char text[MPI_MAX_ERROR_STRING];
+  int length = 0;
+  MPI_Error_string(code, text, &length);
+  throw BackendBroken(std::string(call) + ": " +
+                      std::string(text, static_cast<std::size_t>(length)));
+}
+
+// Whether a launcher of MPI started this process (Open MPI's, or one of MPICH's family).
+bool started_by_launcher() {
+  for (const char* variable : {"OMPI_COMM_WORLD_SIZE", "PMIX_RANK", "PMI_SIZE", "PMI_RANK"}) {
+    if (std::getenv(variable) != nullptr) return true;
+  }
+  return false;
+}
+
+bool on_path(const std::string& program) {
+  const char* path = std::getenv("PATH");
+  std::istringstream directories(path == nullptr ? "" : path);
+  for (std::string directory; std::getline(directories, directory, ':');) {
+    if (::access((std::filesystem::path(directory) / program).c_str(), X_OK) == 0) return true;
+  }
+  return false;
+}
+
+// The processes of this job, and the channel between the judge and the others.
+class Job {
+ public:
+  Job() {
+    require(MPI_Comm_dup(MPI_COMM_WORLD, &control_), "MPI_Comm_dup");
+    MPI_Comm_set_errhandler(control_, MPI_ERRORS_RETURN);
+    MPI_Comm_rank(control_, &rank_);
+    MPI_Comm_size(control_, &size_);
+  }
+  ~Job() {
+    for (auto& [ranks, parent] : parents_) MPI_Comm_free(&parent);
+    MPI_Comm_free(&control_);
+  }
+  Job(const Job&) = delete;
+  Job& operator=(const Job&) = delete;
+
+  const mpi::Environment& environment() const { return environment_; }
+  int rank() const { return rank_; }
+  int size() const { return size_; }
+
+  // MPI's communicator of the first `ranks` processes, which all enter the first time.
+  MPI_Comm first_processes(int ranks) {
+    if (const auto known = parents_.find(ranks); known != parents_.end()) return known->second;
+    MPI_Group all, first;
+    require(MPI_Comm_group(control_, &all), "MPI_Comm_group");
+    int range[1][3] = {{0, ranks - 1, 1}};
+    require(MPI_Group_range_incl(all, 1, range, &first), "MPI_Group_range_incl");
+    MPI_Comm parent = MPI_COMM_NULL;
+    require(MPI_Comm_create_group(control_, first, ranks, &parent), "MPI_Comm_create_group");
+    MPI_Group_free(&first);
+    MPI_Group_free(&all);
+    return parents_.emplace(ranks, parent).first->second;
+  }
+
+  // From process 0 to all. No bytes at all mean the end.
+  void announce(const Bytes& bytes) {
+    std::int64_t size = static_cast<std::int64_t>(bytes.size());
+    require(MPI_Bcast(&size, 1, MPI_INT64_T, 0, control_), "MPI_Bcast");
+    // MPI takes no const here.
+    if (size > 0) broadcast(const_cast<std::byte*>(bytes.data()), size);
+  }
+  Bytes await_announcement() {
+    std::int64_t size = 0;
+    require(MPI_Bcast(&size, 1, MPI_INT64_T, 0, control_), "MPI_Bcast");
+    Bytes bytes(static_cast<std::size_t>(size));
+    if (size > 0) broadcast(bytes.data(), size);
+    return bytes;
+  }
+
+  void report(const Bytes& bytes) {
+    const std::int64_t size = static_cast<std::int64_t>(bytes.size());
+    require(MPI_Send(&size, 1, MPI_INT64_T, 0, tag, control_), "MPI_Send");
+    require(MPI_Send(bytes.data(), as_count(size), MPI_BYTE, 0, tag, control_), "MPI_Send");
+  }
+  Bytes await_report(int from) {
+    std::int64_t size = 0;
+    require(MPI_Recv(&size, 1, MPI_INT64_T, from, tag, control_, MPI_STATUS_IGNORE), "MPI_Recv");
+    Bytes bytes(static_cast<std::size_t>(size));
+    require(
+        MPI_Recv(bytes.data(), as_count(size), MPI_BYTE, from, tag, control_, MPI_STATUS_IGNORE),
+        "MPI_Recv");
+    return bytes;
+  }
+
+ private:
+  static constexpr int tag = 1;
+
+  static int as_count(std::int64_t size) {
+    if (size > INT32_MAX) throw BackendBroken("a case is larger than 2 GiB");
+    return static_cast<int>(size);
+  }
+  void broadcast(std::byte* data, std::int64_t size) {
+    require(MPI_Bcast(data, as_count(size), MPI_BYTE, 0, control_), "MPI_Bcast");
+  }
+
+  mpi::Environment environment_;
+  MPI_Comm control_ = MPI_COMM_NULL;
+  int rank_ = 0;
+  int size_ = 1;
+  std::map<int, MPI_Comm> parents_;
+};
+
+// A case after which nobody can tell its communicator from a new one.
+bool leaves_no_trace(const Case& c) {
+  for (const Step& step : c.steps) {
+    if (!step.group.empty()) return false;
+    for (const std::optional<Input>& input : step.inputs) {
+      if (!input) return false;
+    }
+  }
+  return true;
+}
+
+// Whether the communicator is of no more use.
+bool has_failed(const RankTranscript& transcript) {
+  return std::ranges::any_of(transcript, [](const std::optional<Outcome>& outcome) {
+    return outcome && (outcome->kind == Outcome::Kind::transport ||
+                       outcome->kind == Outcome::Kind::broken);
+  });
+}
+
+class MpiBackend final : public Backend {
+ public:
+  ~MpiBackend() override {
+    if (job_ == nullptr) return;
+    worlds_.clear();
+    if (job_->rank() == 0) {
+      try {
+        job_->announce({});
+      } catch (const BackendBroken&) {
+        // The others are gone already.
+      }
+    }
+  }
+
+  BackendInfo info() const override {
+    BackendInfo info;
+    info.name = "mpi";
+    info.description = "processes over MPI";
+    info.sum_rule = sum_rule_;
+    info.most_ranks = job_ == nullptr ? 256 : job_->size();
+    if (!started_by_launcher() && !on_path("mpirun")) {
+      info.unavailable = "mpirun is not on the PATH";
+    }
+    return info;
+  }
+
+  void configure(const BackendOptions& options) override {
+    sum_rule_ = options.sum_rule.value_or(SumRule::unspecified);
+  }
+
+  std::vector<std::string> launcher(int ranks) const override {
+    if (started_by_launcher()) return {};
+    std::vector<std::string> command = {"mpirun"};
+#ifdef OPEN_MPI
+    // More processes than cores are ordinary here, and they must not fight for the cores.
+    command.insert(command.end(), {"--oversubscribe", "--bind-to", "none", "--quiet", "--mca",
+                                   "mpi_yield_when_idle", "1"});
+    if (::geteuid() == 0) command.push_back("--allow-run-as-root");
+#endif
+    command.insert(command.end(), {"-np", std::to_string(ranks)});
+    return command;
+  }
+
+  std::optional<int> serve() override {
+    start();
+    if (job_->rank() == 0) return std::nullopt;
+    for (;;) {
+      const Bytes bytes = job_->await_announcement();
+      if (bytes.empty()) return 0;
+      const bool fresh = bytes.front() != std::byte{0};
+      const Case c = decode_case(std::span(bytes).subspan(1));
+      if (job_->rank() < c.world) job_->report(encode(take_part(c, fresh)));
+    }
+  }
+
+  Transcript run(const Case& c) override {
+    start();
+    if (c.world > job_->size()) {
+      throw BackendBroken("a world of " + std::to_string(c.world) + " in a job of " +
+                          std::to_string(job_->size()) + " processes");
+    }
+    const bool clean = leaves_no_trace(c);
+    const bool fresh = !clean || !reusable_.contains(c.world);
+    Bytes announcement = encode(c);
+    announcement.insert(announcement.begin(), fresh ? std::byte{1} : std::byte{0});
+    job_->announce(announcement);
+    std::vector<RankTranscript> ranks = {take_part(c, fresh)};
+    for (int rank = 1; rank < c.world; ++rank) {
+      ranks.push_back(decode_transcript(job_->await_report(rank)));
+    }
+    if (clean && std::ranges::none_of(ranks, has_failed)) {
+      reusable_.insert(c.world);
+    } else {
+      reusable_.erase(c.world);
+    }
+    return assemble(c, ranks);
+  }
+
+ private:
+  void start() {
+    if (job_ == nullptr) job_ = std::make_unique<Job>();
+  }
+
+  // This process's part. Making a communicator costs more than most cases, so one is used again as
+  // long as that cannot be noticed; whether it is, the judge decides for all.
+  RankTranscript take_part(const Case& c, bool fresh) {
+    if (fresh) worlds_.erase(c.world);
+    const auto kept = worlds_.find(c.world);
+    mpi::Communicator world = kept != worlds_.end() ? kept->second : fresh_world(c.world);
+    if (leaves_no_trace(c)) worlds_.insert_or_assign(c.world, world);
+    SubjectOf<mpi::Communicator> subject(std::move(world));
+    return perform(c, job_->rank(), subject);
+  }
+
+  mpi::Communicator fresh_world(int ranks) {
+    mpi::Options options;
+    options.sum_rule = sum_rule_;
+    return mpi::Communicator(job_->environment(), job_->first_processes(ranks), options);
+  }
+
+  SumRule sum_rule_ = SumRule::unspecified;
+  std::unique_ptr<Job> job_;
+  std::map<int, mpi::Communicator> worlds_;
+  std::set<int> reusable_;  // the judge's list of worlds whose communicator is as good as new
+};
+
+}  // namespace
+}  // namespace lockstep::kit
+
+LOCKSTEP_BACKEND(lockstep::kit::MpiBackend);

@@ -1,0 +1,405 @@
+#include <algorithm>
+#include <cstring>
+
+#include <lockstep/element_text.hpp>
+#include <lockstep/half.hpp>
+#include <lockstep/kit/judge.hpp>
+#include <lockstep/kit/program_oracle.hpp>
+
+#include "step_values.hpp"
+#include "sum_judge.hpp"
+
+namespace lockstep::kit {
+namespace {
+
+// --- Words for explanations
+
+std::string kind_text(const Outcome& outcome) {
+  switch (outcome.kind) {
+    case Outcome::Kind::absent:
+      return "no part in the step";
+    case Outcome::Kind::value:
+      return "a value";
+    case Outcome::Kind::contract:
+      return "a contract error (" + std::string(name(outcome.violation)) + ")";
+    case Outcome::Kind::transport:
+      return "a transport error";
+    case Outcome::Kind::broken:
+      return "an error outside the contract";
+  }
+  return "an unlisted outcome";
+}
+
+std::string type_text(const Tensor& x) {
+  return std::string(name(x.dtype())) + " " + to_string(x.shape());
+}
+
+std::string counts_text(const std::vector<std::int64_t>& counts) {
+  return to_string(Shape(std::span<const std::int64_t>(counts)));
+}
+
+std::string two_lines(const std::string& expected, const std::string& received) {
+  return "\n  expected " + expected + "\n  received " + received;
+}
+
+const std::byte* element_at(const Tensor& x, std::int64_t i) {
+  return x.data() + i * size_of(x.dtype());
+}
+
+// "2.5 (0x40200000)"
+std::string element_and_bits(const Tensor& x, std::int64_t i) {
+  const std::byte* element = element_at(x, i);
+  const std::string value = element_text(x.dtype(), element);
+  const std::string bits = element_bits(x.dtype(), element);
+  return value == bits ? "NaN (" + bits + ")" : value + " (" + bits + ")";
+}
+
+// "element [1, 0] (number 2)", or for tensors of one axis "element 2".
+std::string element_place(const Shape& shape, std::int64_t i) {
+  if (shape.size() < 2) return "element " + std::to_string(i);
+  std::vector<std::int64_t> index(shape.size());
+  std::int64_t rest = i;
+  for (std::size_t axis = shape.size(); axis-- > 0;) {
+    index[axis] = rest % shape[axis];
+    rest /= shape[axis];
+  }
+  return "row " + std::to_string(index[0]) + ", element " + counts_text(index) + " (number " +
+         std::to_string(i) + ")";
+}
+
+// --- Elements
+
+bool is_nan(DType dtype, const std::byte* element) {
+  return dispatch(dtype, [&]<class T>(TypeTag<T>) {
+    if constexpr (is_floating(*dtype_of<T>)) {
+      using Format = FormatOf<T>;
+      T value;
+      std::memcpy(&value, element, sizeof value);
+      return (to_bits(value) & static_cast<typename Format::Bits>(~Format::sign_bit)) >
+             Format::infinity;
+    } else {
+      return false;
+    }
+  });
+}
+
+bool same_element(const Tensor& a, const Tensor& b, std::int64_t i) {
+  return std::memcmp(element_at(a, i), element_at(b, i),
+                     static_cast<std::size_t>(size_of(a.dtype()))) == 0;
+}
+
+// How many numbers of the dtype lie between two elements, counting one of them; nothing when one is
+// a NaN. The two zeros are one apart.
+std::optional<std::uint64_t> units_apart(const Tensor& a, const Tensor& b, std::int64_t i) {
+  if (is_nan(a.dtype(), element_at(a, i)) || is_nan(b.dtype(), element_at(b, i))) {
+    return std::nullopt;
+  }
+  return dispatch(a.dtype(), [&]<class T>(TypeTag<T>) -> std::optional<std::uint64_t> {
+    if constexpr (is_floating(*dtype_of<T>)) {
+      // The bits in the order of the numbers: those of negative ones count down.
+      const auto order = [i](const Tensor& x) {
+        using Format = FormatOf<T>;
+        T value;
+        std::memcpy(&value, element_at(x, i), sizeof value);
+        const std::uint64_t bits = to_bits(value);
+        constexpr std::uint64_t sign = Format::sign_bit;
+        return (bits & sign) != 0 ? sign - 1 - (bits & (sign - 1)) : sign + bits;
+      };
+      const std::uint64_t x = order(a);
+      const std::uint64_t y = order(b);
+      return x > y ? x - y : y - x;
+    } else {
+      return std::nullopt;
+    }
+  });
+}
+
+// --- One step
+
+// The addends of a tensor of sums: element i is the sum over all members of their element first +
+// i.
+struct Addends {
+  const std::vector<Tensor>* tensors;
+  std::int64_t first;
+};
+
+class StepJudge {
+ public:
+  StepJudge(const Case& c, std::size_t index, const Transcript& actual, SumRule rule)
+      : step_(c.steps[index]),
+        index_(index),
+        rule_(rule),
+        // The rule `unspecified` has no answer of its own; the exact one serves for everything but
+        // the elements of sums, and is one of those that it allows.
+        expected_(
+            expected_step(c, index, rule == SumRule::unspecified ? SumRule::exact : rule, actual)),
+        actual_(actual[index]) {
+    if (rule != SumRule::unspecified || expected_[0].kind != Outcome::Kind::value) return;
+    inputs_ = inputs_of(c, index, actual);
+    if (asks_for_gradient(step_)) upstream_ = full_upstream(step_, expected_);
+  }
+
+  std::optional<Divergence> judge() const {
+    // What broke by itself comes first: the others' errors follow from it.
+    for (std::size_t member = 0; member < step_.members(); ++member) {
+      if (actual_[member].kind == Outcome::Kind::broken) return judge_kind(member);
+    }
+    for (std::size_t member = 0; member < step_.members(); ++member) {
+      if (auto divergence = judge_member(member)) return divergence;
+    }
+    return judge_agreement();
+  }
+
+ private:
+  Divergence diverges(std::size_t member, std::string aspect, const std::string& what) const {
+    const int rank = step_.world_rank(member);
+    std::string where = "step " + std::to_string(index_) + ", " +
+                        std::string(name(step_.operations[member])) + ", rank " +
+                        std::to_string(member);
+    if (!step_.group.empty()) {
+      where += " of the group " + list(step_.group) + " (rank " + std::to_string(rank) +
+               " of the world)";
+    }
+    return {static_cast<int>(index_), static_cast<int>(member), rank, std::move(aspect),
+            where + ": " + what};
+  }
+
+  static std::string list(const std::vector<int>& ranks) {
+    return counts_text(std::vector<std::int64_t>(ranks.begin(), ranks.end()));
+  }
+
+  std::optional<Divergence> judge_kind(std::size_t member) const {
+    const Outcome& expected = expected_[member];
+    const Outcome& actual = actual_[member];
+    if (expected.kind == actual.kind) return std::nullopt;
+    if (actual.kind == Outcome::Kind::absent) {
+      return diverges(member, "missing",
+                      "no outcome was reported, where there should be " + kind_text(expected));
+    }
+    return diverges(member, "outcome",
+                    "a wrong outcome" + two_lines(with_message(expected), with_message(actual)));
+  }
+
+  static std::string with_message(const Outcome& outcome) {
+    return kind_text(outcome) + (outcome.message.empty() ? "" : ": " + outcome.message);
+  }
+
+  std::optional<Divergence> judge_member(std::size_t member) const {
+    if (auto divergence = judge_kind(member)) return divergence;
+    const Outcome& expected = expected_[member];
+    const Outcome& actual = actual_[member];
+    if (expected.kind == Outcome::Kind::contract && expected.violation != actual.violation) {
+      return diverges(
+          member, "violation",
+          "another violation" + two_lines(with_message(expected), with_message(actual)));
+    }
+    if (expected.kind == Outcome::Kind::contract || expected.kind == Outcome::Kind::transport) {
+      if (auto divergence = judge_message(member)) return divergence;
+    }
+    if (expected.kind == Outcome::Kind::value) {
+      if (auto divergence = judge_value(member)) return divergence;
+      if (auto divergence = judge_gradient(member)) return divergence;
+    }
+    if (actual.input_changed) {
+      return diverges(member, "input", "the call changed the tensor that the caller passed");
+    }
+    if (actual.result_changed) {
+      return diverges(member, "result", "a later call changed the tensor that this one returned");
+    }
+    return std::nullopt;
+  }
+
+  // Against the first member that got an error: all errors of a step are alike.
+  std::optional<Divergence> judge_message(std::size_t member) const {
+    const auto first = std::ranges::find_if(actual_, [](const Outcome& outcome) {
+      return outcome.kind == Outcome::Kind::contract || outcome.kind == Outcome::Kind::transport;
+    });
+    if (first->message == actual_[member].message) return std::nullopt;
+    return diverges(member, "message",
+                    "the error reads otherwise than on rank " +
+                        std::to_string(first - actual_.begin()) + "\n  there " + first->message +
+                        "\n  here  " + actual_[member].message);
+  }
+
+  std::optional<Divergence> judge_value(std::size_t member) const {
+    const Outcome& expected = expected_[member];
+    const Outcome& actual = actual_[member];
+    if (expected.value.dtype() != actual.value.dtype()) {
+      return diverges(member, "dtype",
+                      "a result of another dtype" +
+                          two_lines(type_text(expected.value), type_text(actual.value)));
+    }
+    if (expected.value.shape() != actual.value.shape()) {
+      return diverges(member, "shape",
+                      "a result of another shape" +
+                          two_lines(type_text(expected.value), type_text(actual.value)));
+    }
+    if (is_all_to_all_v(step_.operations[member]) &&
+        expected.receive_counts != actual.receive_counts) {
+      return diverges(member, "receive_counts",
+                      "other receive counts" + two_lines(counts_text(expected.receive_counts),
+                                                         counts_text(actual.receive_counts)));
+    }
+    const bool sum = is_sum(step_.operations[member]);
+    const auto what = compare(expected.value, actual.value, sum,
+                              addends(step_.operations[member], inputs_, member, expected.value));
+    if (what) return diverges(member, sum ? "sum" : "bits", *what);
+    return std::nullopt;
+  }
+
+  std::optional<Divergence> judge_gradient(std::size_t member) const {
+    const Outcome& expected = expected_[member];
+    const Outcome& actual = actual_[member];
+    const auto differs = [&](const std::string& what) {
+      return diverges(member, "gradient", "the gradient: " + what);
+    };
+    if (expected.gradient.has_value() != actual.gradient.has_value() ||
+        expected.gradient_violation != actual.gradient_violation) {
+      return differs("a wrong outcome" + two_lines(gradient_text(expected), gradient_text(actual)));
+    }
+    if (!expected.gradient) return std::nullopt;
+    const Tensor& right = *expected.gradient;
+    const Tensor& given = *actual.gradient;
+    if (right.dtype() != given.dtype() || right.shape() != given.shape()) {
+      return differs("another dtype or shape" + two_lines(type_text(right), type_text(given)));
+    }
+    const Operation reverse = *reverse_of(step_.operations[member]);
+    const bool sum = is_sum(reverse) && !zero_gradient(member);
+    const auto what =
+        compare(right, given, sum,
+                addends(reverse, upstream_.value_or(std::vector<Tensor>()), member, right));
+    if (what) return differs(*what);
+    return std::nullopt;
+  }
+
+  static std::string gradient_text(const Outcome& outcome) {
+    if (outcome.gradient) return "a gradient " + type_text(*outcome.gradient);
+    const std::string message = outcome.message.empty() ? "" : ": " + outcome.message;
+    if (!outcome.gradient_violation) return "no gradient" + message;
+    return "a contract error (" + std::string(name(*outcome.gradient_violation)) + ")" + message;
+  }
+
+  // Ranks of a broadcast that are not its root have a gradient that is no sum.
+  bool zero_gradient(std::size_t member) const {
+    return step_.operations[member] == Operation::broadcast_float &&
+           step_.roots[member] != static_cast<std::int64_t>(member);
+  }
+
+  static Addends addends(Operation operation, const std::vector<Tensor>& tensors,
+                         std::size_t member, const Tensor& result) {
+    const bool scattered = operation == Operation::reduce_scatter_sum;
+    return {&tensors, scattered ? static_cast<std::int64_t>(member) * result.elements() : 0};
+  }
+
+  // The first element that is not as it should be, in words. `expected` and `actual` have the same
+  // dtype and shape.
+  std::optional<std::string> compare(const Tensor& expected, const Tensor& actual, bool sum,
+                                     const Addends& addends) const {
+    if (same_bits(expected, actual)) return std::nullopt;
+    // A communicator of one adds nothing up, it moves its tensor.
+    const bool lenient = sum && step_.members() > 1;
+    std::optional<std::string> first;
+    std::int64_t wrong = 0;
+    for (std::int64_t i = 0; i < expected.elements(); ++i) {
+      if (same_element(expected, actual, i)) continue;
+      std::optional<std::string> reason = "";
+      if (lenient) reason = refute(expected, actual, i, addends);
+      if (!reason) continue;
+      ++wrong;
+      if (first) continue;
+      first = element_place(expected.shape(), i) + " of " + type_text(expected) +
+              two_lines(element_and_bits(expected, i), element_and_bits(actual, i));
+      if (const auto units = units_apart(expected, actual, i); units && sum) {
+        *first += ", " + std::to_string(*units) + (*units == 1 ? " unit" : " units") +
+                  " in the last place away";
+      }
+      if (!reason->empty()) *first += "\n  " + *reason;
+    }
+    if (wrong > 1) *first += "\n  " + std::to_string(wrong) + " elements are wrong";
+    return first;
+  }
+
+  // Why an element of a sum that is not the expected one is wrong; nothing when it is right too.
+  std::optional<std::string> refute(const Tensor& expected, const Tensor& actual, std::int64_t i,
+                                    const Addends& addends) const {
+    const DType dtype = expected.dtype();
+    if (rule_ != SumRule::unspecified) {
+      const bool nans =
+          is_nan(dtype, element_at(expected, i)) && is_nan(dtype, element_at(actual, i));
+      return nans ? std::nullopt : std::optional<std::string>("");
+    }
+    std::vector<const std::byte*> elements;
+    for (const Tensor& tensor : *addends.tensors) {
+      elements.push_back(element_at(tensor, addends.first + i));
+    }
+    return refute_sum(dtype, elements, element_at(actual, i));
+  }
+
+  // All ranks of an all-reduce hold the same bits, also where a rule leaves them open. So do the
+  // gradients that are all-reduces.
+  std::optional<Divergence> judge_agreement() const {
+    if (expected_[0].kind != Outcome::Kind::value) return std::nullopt;
+    if (step_.operations[0] != Operation::all_reduce_sum) return std::nullopt;
+    for (std::size_t member = 1; member < step_.members(); ++member) {
+      if (auto divergence =
+              disagreement(member, "agreement", "", actual_[0].value, actual_[member].value)) {
+        return divergence;
+      }
+      if (!expected_[0].gradient) continue;
+      if (auto divergence = disagreement(member, "gradient", "the gradient: ", *actual_[0].gradient,
+                                         *actual_[member].gradient)) {
+        return divergence;
+      }
+    }
+    return std::nullopt;
+  }
+
+  std::optional<Divergence> disagreement(std::size_t member, const std::string& aspect,
+                                         const std::string& of_what, const Tensor& first,
+                                         const Tensor& other) const {
+    if (same_bits(first, other)) return std::nullopt;
+    std::int64_t i = 0;
+    while (same_element(first, other, i)) ++i;
+    return diverges(member, aspect,
+                    of_what + element_place(first.shape(), i) + " of " + type_text(first) +
+                        " is not the same on every rank\n  on rank 0 " +
+                        element_and_bits(first, i) + "\n  here      " + element_and_bits(other, i));
+  }
+
+  const Step& step_;
+  const std::size_t index_;
+  const SumRule rule_;
+  const std::vector<Outcome> expected_;
+  const std::vector<Outcome>& actual_;
+  // What was added up, only under the rule `unspecified`.
+  std::vector<Tensor> inputs_;
+  std::optional<std::vector<Tensor>> upstream_;
+};
+
+}  // namespace
+
+std::optional<Divergence> judge(const Case& c, const Transcript& actual, SumRule rule) {
+  for (std::size_t step = 0; step < c.steps.size(); ++step) {
+    if (step >= actual.size() || actual[step].size() != c.steps[step].members()) {
+      return Divergence{static_cast<int>(step), 0, c.steps[step].world_rank(0), "missing",
+                        "step " + std::to_string(step) + ": no outcomes were reported"};
+    }
+    if (auto divergence = StepJudge(c, step, actual, rule).judge()) return divergence;
+  }
+  return std::nullopt;
+}
+
+std::optional<Divergence> judge_expected(const Case& c) {
+  Transcript transcript = expected_transcript(c, c.sum_rule);
+  for (std::size_t step = 0; step < c.steps.size(); ++step) {
+    std::vector<Outcome> stated = c.steps[step].expected;
+    if (stated.empty()) continue;
+    // The oracle's own answers feed the steps that follow, wherever the case agrees with them.
+    std::swap(transcript[step], stated);
+    if (auto divergence = StepJudge(c, step, transcript, c.sum_rule).judge()) return divergence;
+    std::swap(transcript[step], stated);
+  }
+  return std::nullopt;
+}
+
+}  // namespace lockstep::kit

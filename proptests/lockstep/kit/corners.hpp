@@ -1,0 +1,72 @@
+// The corners at which collectives break, and which of them a case visits.
+#pragma once
+
+#include <bitset>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include <lockstep/kit/case.hpp>
+
+namespace lockstep::kit {
+
+enum class Corner : std::uint8_t {
+  world_of_one,
+  world_of_two,
+  prime_world,  // 3 or more
+  world_of_33,
+  world_of_64,
+  zero_row_rank,  // a rank without rows among ranks with some
+  all_empty,
+  one_full_rank,  // the only rank with rows is not rank 0
+  one_sender,
+  one_receiver,
+  asymmetric_counts,
+  empty_counts_row,
+  empty_counts_column,
+  more_ranks_than_rows,
+  root_not_zero,
+  last_root,
+  no_axes,
+  one_axis,
+  two_axes,
+  three_axes,
+  four_axes,
+  five_axes,
+  zero_trailing_axis,  // where the contract allows it
+  odd_length,          // above 8 elements
+  near_power_of_two,   // one element from a power of two, 64 at least
+  beyond_64_kib,
+  megabyte,
+  quiet_nan,
+  signalling_nan,
+  infinity,
+  negative_zero,
+  subnormal,
+  sum_tie,
+  sum_cancellation,
+  sum_overflow,
+  beyond_2_to_24,  // integers that float cannot hold
+  beyond_2_to_53,  // integers that double cannot hold
+  result_fed_onward,
+  same_shape_again,
+  group,
+  reordered_group,
+  group_without_rank_zero,
+  broken_contract,
+  call_after_breach,
+  missing_rank,
+};
+inline constexpr std::size_t corner_count = static_cast<std::size_t>(Corner::missing_rank) + 1;
+using Corners = std::bitset<corner_count>;
+
+// "zero_row_rank", and what a person reads: "a rank without rows".
+std::string_view name(Corner corner);
+std::string_view description(Corner corner);
+
+// What a case visits. Looks at the inputs that stand in the case, at the first few hundred elements
+// of each, and for the corners that show in results (a breach, say) at what became of the steps.
+Corners corners(const Case& c, const Transcript& outcomes = {});
+
+}  // namespace lockstep::kit

@@ -1,0 +1,288 @@
+// One rank's part of a case, played on a communicator of the backend under test.
+//
+// The rank trusts nothing. It passes tensors of its own, some of them a part of a larger block, and
+// looks at the whole block after the call; it keeps every result, beside a copy made at once, and
+// compares the two when all is over.
+#include <algorithm>
+#include <exception>
+#include <map>
+
+#include <lockstep/kit/backend.hpp>
+#include <lockstep/kit/subject.hpp>
+
+#include "result_types.hpp"
+#include "step_values.hpp"
+
+namespace lockstep::kit {
+namespace {
+
+Tensor deep_copy(const Tensor& x) {
+  return Tensor::from_bytes(x.dtype(), x.shape(), x.bytes());
+}
+
+// A tensor to pass to the backend, and what its memory held before.
+class Passed {
+ public:
+  // A tensor made for this call: a block of its own, or the middle of a block that is one element
+  // longer on either side, as a tensor that was cut out of another one is.
+  Passed(const Tensor& x, bool inside_a_block) : tensor_(deep_copy(x)), block_(tensor_) {
+    if (inside_a_block) {
+      block_ = Tensor::zeros(x.dtype(), Shape{x.elements() + 2});
+      const auto middle = block_.mutable_bytes().subspan(
+          static_cast<std::size_t>(size_of(x.dtype())), x.bytes().size());
+      std::ranges::copy(x.bytes(), middle.begin());
+      tensor_ = block_.slice_rows(1, x.elements() + 1).reshape(x.shape());
+    }
+    before_ = deep_copy(block_);
+  }
+  // A tensor that the backend returned, the very same.
+  explicit Passed(const Tensor& result) : tensor_(result), block_(result) {
+    before_ = deep_copy(block_);
+  }
+
+  const Tensor& tensor() const { return tensor_; }
+  bool changed() const { return !same_bits(block_, before_); }
+
+ private:
+  Tensor tensor_;
+  Tensor block_;
+  Tensor before_;
+};
+
+struct Returned {
+  Tensor value;
+  std::vector<std::int64_t> receive_counts;
+};
+
+Returned call(Subject& subject, Operation operation, const Tensor& x, std::int64_t root,
+              std::span<const std::int64_t> send_counts) {
+  switch (operation) {
+    case Operation::all_gather_float:
+      return {subject.all_gather_float(FloatTensor(x)), {}};
+    case Operation::all_gather_int:
+      return {subject.all_gather_int(IntTensor(x)), {}};
+    case Operation::reduce_scatter_sum:
+      return {subject.reduce_scatter_sum(FloatTensor(x)), {}};
+    case Operation::all_reduce_sum:
+      return {subject.all_reduce_sum(FloatTensor(x)), {}};
+    case Operation::broadcast_float:
+      return {subject.broadcast_float(FloatTensor(x), root), {}};
+    case Operation::all_to_all_v_float: {
+      auto exchange = subject.all_to_all_v_float(FloatTensor(x), send_counts);
+      return {std::move(exchange.value), std::move(exchange.receive_counts)};
+    }
+    case Operation::all_to_all_v_int: {
+      auto exchange = subject.all_to_all_v_int(IntTensor(x), send_counts);
+      return {std::move(exchange.value), std::move(exchange.receive_counts)};
+    }
+    case Operation::split:
+      break;
+  }
+  throw InvalidArgument("a case has no such operation");
+}
+
+// What the exception that is being handled makes of a rank's outcome.
+void describe_failure(Outcome& outcome) {
+  try {
+    throw;
+  } catch (const ContractError& error) {
+    outcome.kind = Outcome::Kind::contract;
+    outcome.violation = error.violation();
+    outcome.message = error.what();
+  } catch (const TransportError& error) {
+    outcome.kind = Outcome::Kind::transport;
+    outcome.message = error.what();
+  } catch (const std::exception& error) {
+    outcome.kind = Outcome::Kind::broken;
+    outcome.message = error.what();
+  } catch (...) {
+    outcome.kind = Outcome::Kind::broken;
+    outcome.message = "something was thrown that is no std::exception";
+  }
+}
+
+class Performance {
+ public:
+  Performance(const Case& c, int rank, Subject& world)
+      : case_(c), rank_(rank), world_(world), types_(c), transcript_(c.steps.size()) {}
+
+  RankTranscript play() {
+    for (std::size_t step = 0; step < case_.steps.size(); ++step) {
+      const std::optional<std::size_t> member = member_of(case_.steps[step], rank_);
+      if (!member) continue;
+      Outcome& outcome = transcript_[step].emplace();
+      // A rank that has left, or met with what no rule allows, takes no further part: its peers
+      // must notice, and nothing that it could still say would tell more.
+      if (!case_.steps[step].inputs[*member]) break;
+      enter(step, *member, outcome);
+      if (outcome.kind == Outcome::Kind::broken) break;
+    }
+    for (const Kept& kept : kept_) {
+      if (!same_bits(kept.result, kept.copy)) transcript_[kept.step]->result_changed = true;
+    }
+    return std::move(transcript_);
+  }
+
+ private:
+  // A result that the backend may have kept a hand on.
+  struct Kept {
+    std::size_t step;
+    Tensor result;
+    Tensor copy;
+  };
+
+  Subject& communicator(const std::vector<int>& group) {
+    if (group.empty()) return world_;
+    std::unique_ptr<Subject>& subject = groups_[group];
+    if (subject == nullptr) subject = world_.group(group);
+    if (subject == nullptr) throw Error("communicators of chosen ranks are not offered");
+    return *subject;
+  }
+
+  void enter(std::size_t index, std::size_t member, Outcome& outcome) {
+    const Step& step = case_.steps[index];
+    const Input& input = *step.inputs[member];
+    const std::int64_t root = step.roots.empty() ? 0 : step.roots[member];
+    try {
+      Passed passed = input.from_step ? Passed(value_of(static_cast<std::size_t>(*input.from_step)))
+                                      : Passed(input.tensor, inside_a_block(index));
+      Subject& subject = communicator(step.group);
+      Returned returned;
+      try {
+        returned = call(subject, step.operations[member], passed.tensor(), root, input.send_counts);
+        outcome.kind = Outcome::Kind::value;
+      } catch (...) {
+        describe_failure(outcome);
+      }
+      outcome.input_changed = passed.changed();
+      if (outcome.input_changed && input.from_step) {
+        excuse(static_cast<std::size_t>(*input.from_step));
+      }
+      if (outcome.kind != Outcome::Kind::value) return;
+      outcome.value = keep(index, std::move(returned.value));
+      outcome.receive_counts = std::move(returned.receive_counts);
+      if (asks_for_gradient(step)) differentiate(index, member, subject, outcome);
+    } catch (...) {
+      describe_failure(outcome);
+    }
+  }
+
+  // The gradient with respect to the rank's input. Every member comes here, or none does: all can
+  // see in the case whether anybody's loss reaches the result.
+  void differentiate(std::size_t index, std::size_t member, Subject& subject, Outcome& outcome) {
+    const Step& step = case_.steps[index];
+    const Operation operation = step.operations[member];
+    const std::optional<Operation> reverse = reverse_of(operation);
+    if (!reverse) {
+      outcome.gradient_violation = Violation::not_differentiable;
+      return;
+    }
+    // Nothing where the call should have failed; what it returned is wrong then in any case.
+    const std::optional<std::vector<TensorType>>& types = types_.of(index);
+    if (types && !upstream_fits(step, *types)) {
+      outcome.gradient_violation = Violation::gradient;
+      return;
+    }
+    const std::optional<Tensor>& upstream = step.upstream[member];
+    Passed passed(
+        upstream ? *upstream : Tensor::zeros(outcome.value.dtype(), outcome.value.shape()),
+        inside_a_block(index));
+    try {
+      Returned returned = call(subject, *reverse, passed.tensor(), 0, outcome.receive_counts);
+      const bool takes_no_part = operation == Operation::broadcast_float &&
+                                 static_cast<std::int64_t>(member) != step.roots[member];
+      const TensorType input = input_type(index, member);
+      outcome.gradient = takes_no_part ? Tensor::zeros(input.dtype, input.shape)
+                                       : keep(index, std::move(returned.value));
+    } catch (const ContractError& error) {
+      outcome.gradient_violation = error.violation();
+      outcome.message = error.what();
+    } catch (const TransportError& error) {
+      outcome.message = error.what();
+    }
+    if (passed.changed()) outcome.input_changed = true;
+  }
+
+  // What the backend returned to this rank in an earlier step.
+  const Tensor& value_of(std::size_t step) const {
+    const auto kept = std::ranges::find(kept_, step, &Kept::step);
+    if (kept == kept_.end()) {
+      throw Error("step " + std::to_string(step) + " gave this rank nothing to pass on");
+    }
+    return kept->result;
+  }
+
+  // Takes a result as it is now: that it changed as the input of a later call has been noted there.
+  void excuse(std::size_t step) {
+    const auto kept = std::ranges::find(kept_, step, &Kept::step);
+    kept->copy = deep_copy(kept->result);
+  }
+
+  TensorType input_type(std::size_t index, std::size_t member) const {
+    const Input& input = *case_.steps[index].inputs[member];
+    const Tensor& tensor =
+        input.from_step ? value_of(static_cast<std::size_t>(*input.from_step)) : input.tensor;
+    return {tensor.dtype(), tensor.shape()};
+  }
+
+  // Keeps a result for the end, and returns a copy of it that nobody else knows.
+  Tensor keep(std::size_t step, Tensor result) {
+    kept_.push_back({step, std::move(result), Tensor()});
+    kept_.back().copy = deep_copy(kept_.back().result);
+    return kept_.back().copy;
+  }
+
+  // Both ways of holding a tensor, on every rank and beside each other in every step.
+  bool inside_a_block(std::size_t step) const {
+    return (step + static_cast<std::size_t>(rank_)) % 2 == 1;
+  }
+
+  const Case& case_;
+  const int rank_;
+  Subject& world_;
+  std::map<std::vector<int>, std::unique_ptr<Subject>> groups_;
+  ResultTypes types_;
+  std::vector<Kept> kept_;  // a step's value before its gradient
+  RankTranscript transcript_;
+};
+
+}  // namespace
+
+RankTranscript perform(const Case& c, int world_rank, Subject& world) {
+  return Performance(c, world_rank, world).play();
+}
+
+Transcript assemble(const Case& c, std::span<const RankTranscript> ranks) {
+  Transcript transcript;
+  for (std::size_t step = 0; step < c.steps.size(); ++step) {
+    std::vector<Outcome>& outcomes = transcript.emplace_back(c.steps[step].members());
+    for (std::size_t member = 0; member < outcomes.size(); ++member) {
+      const RankTranscript& rank =
+          ranks[static_cast<std::size_t>(c.steps[step].world_rank(member))];
+      // A rank that broke off reported nothing of later steps.
+      if (step < rank.size() && rank[step]) outcomes[member] = *rank[step];
+    }
+  }
+  return transcript;
+}
+
+Transcript ThreadBackend::run(const Case& c) {
+  const int most = info().most_ranks;
+  if (c.world > most) {
+    throw BackendBroken("a world of " + std::to_string(c.world) + " ranks, where " +
+                        std::to_string(most) + " are the most");
+  }
+  std::vector<RankTranscript> ranks(static_cast<std::size_t>(c.world));
+  try {
+    launch(c.world, [&](int rank, Subject& world) {
+      ranks[static_cast<std::size_t>(rank)] = perform(c, rank, world);
+    });
+  } catch (const BackendBroken&) {
+    throw;
+  } catch (const std::exception& error) {
+    throw BackendBroken(error.what());
+  }
+  return assemble(c, ranks);
+}
+
+}  // namespace lockstep::kit

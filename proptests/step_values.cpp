@@ -1,0 +1,87 @@
+#include <algorithm>
+
+#include <lockstep/kit/program_oracle.hpp>
+
+#include "step_values.hpp"
+
+namespace lockstep::kit {
+
+std::optional<std::size_t> member_of(const Step& step, int world_rank) {
+  if (step.group.empty()) return static_cast<std::size_t>(world_rank);
+  const auto found = std::ranges::find(step.group, world_rank);
+  if (found == step.group.end()) return std::nullopt;
+  return static_cast<std::size_t>(found - step.group.begin());
+}
+
+std::optional<std::size_t> missing_member(const Step& step) {
+  const auto missing = std::ranges::find_if(step.inputs, [](const auto& input) { return !input; });
+  if (missing == step.inputs.end()) return std::nullopt;
+  return static_cast<std::size_t>(missing - step.inputs.begin());
+}
+
+std::vector<Tensor> inputs_of(const Case& c, std::size_t step, const Transcript& earlier) {
+  const Step& call = c.steps[step];
+  std::vector<Tensor> tensors;
+  tensors.reserve(call.members());
+  for (std::size_t member = 0; member < call.members(); ++member) {
+    const Input& input = *call.inputs[member];
+    if (!input.from_step) {
+      tensors.push_back(input.tensor);
+      continue;
+    }
+    const auto source = static_cast<std::size_t>(*input.from_step);
+    const int rank = call.world_rank(member);
+    const std::optional<std::size_t> position = member_of(c.steps[source], rank);
+    if (!position || *position >= earlier[source].size() ||
+        earlier[source][*position].kind != Outcome::Kind::value) {
+      throw NoSuchValue("/steps/" + std::to_string(step) + "/inputs/" + std::to_string(member) +
+                        "/from_step: rank " + std::to_string(rank) + " got no value from step " +
+                        std::to_string(source));
+    }
+    tensors.push_back(earlier[source][*position].value);
+  }
+  return tensors;
+}
+
+bool asks_for_gradient(const Step& step) {
+  return std::ranges::any_of(step.upstream, [](const auto& one) { return one.has_value(); });
+}
+
+std::optional<std::vector<Tensor>> full_upstream(const Step& step,
+                                                 const std::vector<Outcome>& outcomes) {
+  std::vector<Tensor> full;
+  for (std::size_t member = 0; member < step.members(); ++member) {
+    const Tensor& result = outcomes[member].value;
+    const std::optional<Tensor>& upstream = step.upstream[member];
+    if (!upstream) {
+      full.push_back(Tensor::zeros(result.dtype(), result.shape()));
+    } else if (upstream->dtype() == result.dtype() && upstream->shape() == result.shape()) {
+      full.push_back(*upstream);
+    } else {
+      return std::nullopt;
+    }
+  }
+  return full;
+}
+
+std::optional<Operation> reverse_of(Operation operation) {
+  switch (operation) {
+    case Operation::all_gather_float:
+      return Operation::reduce_scatter_sum;
+    case Operation::reduce_scatter_sum:
+      return Operation::all_gather_float;
+    case Operation::all_reduce_sum:
+      return Operation::all_reduce_sum;
+    case Operation::broadcast_float:
+      return Operation::all_reduce_sum;
+    case Operation::all_to_all_v_float:
+      return Operation::all_to_all_v_float;
+    case Operation::all_gather_int:
+    case Operation::all_to_all_v_int:
+    case Operation::split:
+      break;
+  }
+  return std::nullopt;
+}
+
+}  // namespace lockstep::kit

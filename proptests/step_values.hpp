@@ -1,0 +1,37 @@
+// What the members of a step pass, once references to earlier steps are followed; and the reverse
+// of a step, which is another collective.
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <vector>
+
+#include <lockstep/kit/case.hpp>
+#include <lockstep/operation.hpp>
+
+namespace lockstep::kit {
+
+// The position of a world rank in a step's communicator; nothing where it is no member.
+std::optional<std::size_t> member_of(const Step& step, int world_rank);
+
+// The first member without input, which has left the world; nothing when all enter.
+std::optional<std::size_t> missing_member(const Step& step);
+
+// The tensors that all members of step `step` pass, where all of them enter, when the steps before
+// it went as `earlier` says. Throws NoSuchValue for a reference to a step that gave no value.
+std::vector<Tensor> inputs_of(const Case& c, std::size_t step, const Transcript& earlier);
+
+// Does any member's loss reach the step's result? Only then has it a reverse.
+bool asks_for_gradient(const Step& step);
+
+// Everybody's upstream gradient for results like those of `outcomes`, a zero one where the member's
+// loss does not reach its result; nothing when one is unlike the result that it belongs to.
+std::optional<std::vector<Tensor>> full_upstream(const Step& step,
+                                                 const std::vector<Outcome>& outcomes);
+
+// The collective on the upstream gradients that gives the gradients with respect to the inputs. (Of
+// a broadcast it is the root's gradient; the others' are zeros of their input's shape. An exchange
+// goes back with the receive counts as send counts.) Nothing for integer operations.
+std::optional<Operation> reverse_of(Operation operation);
+
+}  // namespace lockstep::kit

@@ -1,0 +1,39 @@
+// The commands of the tool: each takes what was on its command line and returns the exit status.
+// What goes wrong is thrown as a Failure.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace lockstep::tool {
+
+struct VerifyArguments {
+  std::vector<std::string> backends;  // all that can run here when empty
+  std::optional<std::string> ranks;
+  std::string cases = "2000";
+  std::optional<std::string> seed;
+  std::vector<std::string> properties;
+  std::optional<std::string> json;
+  std::string out = ".";
+  std::optional<std::string> sum_rule;
+  std::string timeout = "60";
+};
+int verify_command(const VerifyArguments& arguments);
+
+struct ReplayArguments {
+  std::vector<std::string> cases;
+  std::string backend = "sim";
+  std::optional<std::string> sum_rule;
+  std::string timeout = "60";
+};
+int replay_command(const ReplayArguments& arguments);
+
+struct OracleArguments {
+  std::string file = "-";
+};
+int oracle_command(const OracleArguments& arguments);
+
+int backends_command();
+
+}  // namespace lockstep::tool

@@ -1,0 +1,112 @@
+// lockstep: verify | replay | oracle | backends
+
+#include <functional>
+#include <iostream>
+#include <new>
+
+#include <CLI/CLI.hpp>
+
+#include <lockstep/kit/backend.hpp>
+#include <lockstep/kit/case_file.hpp>
+#include <lockstep/kit/program_oracle.hpp>
+
+#include "commands.hpp"
+#include "exit_status.hpp"
+#include "launch.hpp"
+
+namespace lockstep::tool {
+namespace {
+
+constexpr const char* statuses =
+    "Exit status: 0 all held, 1 a divergence, 2 bad usage or input, 3 the backend broke,\n"
+    "77 the backend cannot run here.";
+
+void describe_verify(CLI::App& app, VerifyArguments& arguments, std::function<int()>& command) {
+  CLI::App* verify = app.add_subcommand("verify", "Run generated cases on backends and judge them");
+  verify
+      ->add_option("--backend", arguments.backends,
+                   "A backend's name or library; may be repeated. All that can run here if absent")
+      ->allow_extra_args(false);
+  verify->add_option("--ranks", arguments.ranks, "World sizes, A..B or A");
+  verify->add_option("--cases", arguments.cases, "How many cases in all", true);
+  verify->add_option("--seed", arguments.seed,
+                     "Same seed, same cases; drawn and printed if absent");
+  verify->add_option("--property", arguments.properties, "Only this clause; may be repeated")
+      ->allow_extra_args(false);
+  verify->add_option("--json", arguments.json, "Write the report to this file as well");
+  verify->add_option("--out", arguments.out, "Where the cases that broke something go", true);
+  verify->add_option("--sum-rule", arguments.sum_rule,
+                     "exact, rank_order or unspecified, for backends that offer several");
+  verify->add_option("--timeout", arguments.timeout, "Seconds after which a case counts as hanging",
+                     true);
+  verify->callback([&] { command = [&] { return verify_command(arguments); }; });
+}
+
+void describe_replay(CLI::App& app, ReplayArguments& arguments, std::function<int()>& command) {
+  CLI::App* replay = app.add_subcommand("replay", "Run case files on a backend and judge them");
+  replay->add_option("CASE", arguments.cases, "Case files")->required();
+  replay->add_option("--backend", arguments.backend, "A backend's name or library", true);
+  replay->add_option("--sum-rule", arguments.sum_rule,
+                     "exact, rank_order or unspecified, for backends that offer several");
+  replay->add_option("--timeout", arguments.timeout, "Seconds after which a case counts as hanging",
+                     true);
+  replay->callback([&] { command = [&] { return replay_command(arguments); }; });
+}
+
+void describe_oracle(CLI::App& app, OracleArguments& arguments, std::function<int()>& command) {
+  CLI::App* oracle = app.add_subcommand("oracle", "Fill in what a case must give on every rank");
+  oracle->add_option("CASE", arguments.file,
+                     "A case file; or - for one case per line in, one per line out", true);
+  oracle->callback([&] { command = [&] { return oracle_command(arguments); }; });
+}
+
+int run(int argc, char** argv) {
+  CLI::App app("Checks backends of tensor collectives against an exact oracle.", "lockstep");
+  app.footer(statuses);
+  app.require_subcommand(1);
+  VerifyArguments verify;
+  ReplayArguments replay;
+  OracleArguments oracle;
+  std::function<int()> command;
+  describe_verify(app, verify, command);
+  describe_replay(app, replay, command);
+  describe_oracle(app, oracle, command);
+  app.add_subcommand("backends", "What can run here, and why not the rest")->callback([&] {
+    command = backends_command;
+  });
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    if (error.get_exit_code() == 0) return app.exit(error);  // help was asked for
+    throw Failure(bad_usage, std::string(error.what()) + "\nRun with --help for more information.");
+  }
+  return command();
+}
+
+int run_and_report(int argc, char** argv) {
+  const auto say = [](const std::string& message, ExitStatus status) {
+    std::cerr << "lockstep: " << message << std::endl;
+    return status;
+  };
+  try {
+    return run(argc, argv);
+  } catch (const Failure& failure) {
+    return say(failure.what(), failure.status());
+  } catch (const kit::BackendBroken& error) {
+    return say(std::string("the backend broke: ") + error.what(), backend_broke);
+  } catch (const std::bad_alloc&) {
+    return say("out of memory: the case needs more than this machine has", bad_usage);
+  } catch (const Error& error) {  // a case file that is none, or a value that is not there
+    return say(error.what(), bad_usage);
+  } catch (const std::exception& error) {
+    return say(std::string("unforeseen: ") + error.what(), backend_broke);
+  }
+}
+
+}  // namespace
+}  // namespace lockstep::tool
+
+int main(int argc, char** argv) {
+  lockstep::tool::remember_command(argv[0]);
+  return lockstep::tool::deliver_status(lockstep::tool::run_and_report(argc, argv));
+}

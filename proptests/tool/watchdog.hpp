@@ -1,0 +1,37 @@
+// Ends the tool when a backend does not finish a case.
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <functional>
+#include <mutex>
+#include <thread>
+
+namespace lockstep::tool {
+
+// A hanging backend cannot be interrupted, it sits in its own threads and in this one; so when time
+// is up the watchdog reports from a thread of its own and ends the process with status 3.
+class Watchdog {
+ public:
+  using Clock = std::chrono::steady_clock;
+
+  // `report` is called once, just before the end, while the hanging call still goes on.
+  Watchdog(double seconds, std::function<void()> report);
+  ~Watchdog();
+
+  void arm();     // a case begins
+  void disarm();  // it is finished
+
+ private:
+  void watch();
+
+  const Clock::duration limit_;
+  const std::function<void()> report_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  Clock::time_point deadline_ = Clock::time_point::max();
+  bool over_ = false;
+  std::thread thread_;
+};
+
+}  // namespace lockstep::tool

@@ -1,0 +1,222 @@
+#include <algorithm>
+#include <chrono>
+#include <map>
+
+#include <lockstep/kit/case_file.hpp>
+#include <lockstep/kit/program_oracle.hpp>
+#include <lockstep/kit/verification.hpp>
+
+namespace lockstep::kit {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// The rule by which a case file states sums: `unspecified` is no rule to state results by.
+SumRule stated_rule(SumRule rule) {
+  return rule == SumRule::unspecified ? SumRule::exact : rule;
+}
+
+std::vector<PropertyReport> chosen_properties(const std::vector<std::string>& names) {
+  require_properties(names);
+  std::vector<PropertyReport> reports;
+  for (const Property& property : properties()) {
+    if (!names.empty() && std::ranges::count(names, property.name) == 0) continue;
+    PropertyReport report;
+    report.name = property.name;
+    report.clause = property.clause;
+    reports.push_back(std::move(report));
+  }
+  return reports;
+}
+
+class Verification {
+ public:
+  Verification(Backend& backend, const VerifyOptions& options, VerifyObserver& observer)
+      : backend_(backend), options_(options), observer_(observer), info_(backend.info()) {
+    if (options.fewest_ranks < 1 || options.most_ranks < options.fewest_ranks) {
+      throw InvalidArgument("no world has " + std::to_string(options.fewest_ranks) + " to " +
+                            std::to_string(options.most_ranks) + " ranks");
+    }
+    report_.properties = chosen_properties(options.properties);
+    limits_ = {options.fewest_ranks, options.most_ranks, info_.offers_groups};
+  }
+
+  VerifyReport run() {
+    std::vector<PropertyReport*> running;
+    for (PropertyReport& property : report_.properties) {
+      const bool offered = (property.name != "groups" || info_.offers_groups) &&
+                           (property.name != "transport" || info_.offers_departure);
+      if (offered) {
+        running.push_back(&property);
+      } else {
+        property.verdict = PropertyReport::Verdict::not_offered;
+      }
+    }
+    // In turn, so that a backend with a fault shows it early whatever the clause.
+    const auto share = static_cast<std::int64_t>(std::max<std::size_t>(running.size(), 1));
+    for (std::int64_t i = 0; i < options_.cases; ++i) {
+      PropertyReport& property = *running[static_cast<std::size_t>(i % share)];
+      if (property.verdict != PropertyReport::Verdict::broken) {
+        run_case(property, static_cast<std::uint64_t>(i / share));
+      }
+    }
+    return std::move(report_);
+  }
+
+ private:
+  void run_case(PropertyReport& property, std::uint64_t index) {
+    Case c = draw_case(property.name, limits_, case_seed(options_.seed, property.name, index));
+    c.sum_rule = stated_rule(info_.sum_rule);
+    observer_.starting(property, index, c);
+    const Transcript actual = backend_.run(c);
+    observer_.finished();
+    const std::optional<Divergence> divergence = judge(c, actual, info_.sum_rule);
+    ++property.cases;
+    ++report_.cases;
+    count_corners(corners(c, actual));
+    if (!divergence) {
+      property.verdict = PropertyReport::Verdict::holds;
+      return;
+    }
+    property.verdict = PropertyReport::Verdict::broken;
+    property.counterexample = shrink(property, index, std::move(c), *divergence);
+    observer_.broken(property);
+  }
+
+  std::optional<Divergence> judged(const Case& c) {
+    return judge(c, backend_.run(c), info_.sum_rule);
+  }
+
+  void count_corners(const Corners& visited) {
+    for (std::size_t i = 0; i < corner_count; ++i) report_.visits[i] += visited[i] ? 1 : 0;
+  }
+
+  // Greedy descent: the first simpler case that still fails takes the place of the failing one.
+  Counterexample shrink(const PropertyReport& property, std::uint64_t index, Case failing,
+                        Divergence divergence) {
+    Counterexample result;
+    result.index = index;
+    const auto deadline = Clock::now() + std::chrono::duration<double>(options_.shrink_seconds);
+    bool descended = true;
+    while (descended) {
+      descended = false;
+      Simplifications candidates(failing);
+      while (result.runs < options_.shrink_runs && Clock::now() < deadline) {
+        std::optional<Case> candidate = candidates.next();
+        if (!candidate) break;
+        std::optional<Divergence> found;
+        observer_.starting(property, index, *candidate);
+        try {
+          ++result.runs;
+          found = judged(*candidate);
+        } catch (const NoSuchValue&) {
+          // It refers to a value that is no longer there: no case at all.
+        }
+        observer_.finished();
+        if (!found) continue;
+        failing = std::move(*candidate);
+        divergence = std::move(*found);
+        descended = true;
+        break;
+      }
+    }
+    result.shrunk = with_expected(std::move(failing));
+    result.divergence = std::move(divergence);
+    return result;
+  }
+
+  Backend& backend_;
+  const VerifyOptions& options_;
+  VerifyObserver& observer_;
+  BackendInfo info_;
+  GeneratorLimits limits_;
+  VerifyReport report_;
+};
+
+}  // namespace
+
+std::string_view name(PropertyReport::Verdict verdict) {
+  constexpr std::string_view names[] = {"holds", "broken", "not offered", "not run"};
+  return names[static_cast<std::size_t>(verdict)];
+}
+
+void require_properties(const std::vector<std::string>& names) {
+  for (const std::string& name : names) {
+    if (std::ranges::count(properties(), name, &Property::name) > 0) continue;
+    std::string known;
+    for (const Property& property : properties()) {
+      known += (known.empty() ? "" : ", ") + std::string(property.name);
+    }
+    throw InvalidArgument("no property is named '" + name + "'; there are " + known);
+  }
+}
+
+bool VerifyReport::holds() const {
+  return std::ranges::none_of(properties, [](const PropertyReport& property) {
+    return property.verdict == PropertyReport::Verdict::broken;
+  });
+}
+
+VerifyReport verify(Backend& backend, const VerifyOptions& options, VerifyObserver* observer) {
+  VerifyObserver silent;
+  return Verification(backend, options, observer == nullptr ? silent : *observer).run();
+}
+
+std::optional<Divergence> run_and_judge(Backend& backend, const Case& c) {
+  return judge(c, backend.run(c), backend.info().sum_rule);
+}
+
+std::string explain(const Counterexample& counterexample) {
+  const Case& c = counterexample.shrunk;
+  std::string text = "A world of " + std::to_string(c.world) + ", ";
+  text += c.steps.size() == 1 ? "one step:\n" : std::to_string(c.steps.size()) + " steps:\n";
+  for (std::size_t s = 0; s < c.steps.size(); ++s) {
+    const Step& step = c.steps[s];
+    text += "  step " + std::to_string(s) + ": " + std::string(name(step.operations[0]));
+    if (!step.group.empty()) {
+      text += " in group {";
+      for (std::size_t i = 0; i < step.group.size(); ++i) {
+        text += (i > 0 ? ", " : "") + std::to_string(step.group[i]);
+      }
+      text += "}";
+    }
+    text += "\n";
+    constexpr std::size_t most_members = 8;
+    for (std::size_t m = 0; m < std::min(step.members(), most_members); ++m) {
+      text += "    rank " + std::to_string(m) + ": ";
+      const std::optional<Input>& input = step.inputs[m];
+      if (step.operations[m] != step.operations[0]) {
+        text += std::string(name(step.operations[m])) + " of ";
+      }
+      if (!input) {
+        text += "has left\n";
+        continue;
+      }
+      text += input->from_step ? "its value of step " + std::to_string(*input->from_step)
+                               : to_string(input->tensor);
+      if (step.operations[m] == Operation::broadcast_float && !step.roots.empty()) {
+        text += ", root " + std::to_string(step.roots[m]);
+      }
+      if (is_all_to_all_v(step.operations[m])) {
+        text += ", counts " + to_string(Shape(std::span<const std::int64_t>(input->send_counts)));
+      }
+      text += "\n";
+    }
+    if (step.members() > most_members) {
+      text += "    and " + std::to_string(step.members() - most_members) + " more ranks\n";
+    }
+  }
+  return text + counterexample.divergence.explanation +
+         (counterexample.divergence.explanation.ends_with('\n') ? "" : "\n");
+}
+
+std::string explain(const VerifyReport& report) {
+  std::string text;
+  for (const PropertyReport& property : report.properties) {
+    if (!property.counterexample) continue;
+    text += "broken: " + property.clause + "\n" + explain(*property.counterexample);
+  }
+  return text;
+}
+
+}  // namespace lockstep::kit
