@@ -19,7 +19,7 @@ Channel::Channel(MPI_Comm comm, std::vector<int> members, int me, int tag,
       tag_(tag),
       conversation_(conversation),
       peers_(members_.size()),
-      calls_missing_(size()),
+      absent_(size()),
       incoming_(members_.size()),
       receives_(members_.size(), MPI_REQUEST_NULL),
       completed_(members_.size()) {
@@ -38,8 +38,7 @@ void Channel::send(Message message, std::span<const std::int64_t> rows) {
     const auto member = static_cast<std::size_t>((me_ + step) % size());
     if (!rows.empty()) message.rows_for_receiver = rows[member];
     if (static_cast<int>(member) == me_) {
-      peers_[member].came[static_cast<std::size_t>(message.kind)] = message;
-      if (message.kind == Kind::call) --calls_missing_;
+      put(me_, message);
       continue;
     }
     parcel.messages[member] = message;
@@ -47,6 +46,23 @@ void Channel::send(Message message, std::span<const std::int64_t> rows) {
                     comm_, &parcel.requests[member]),
           "MPI_Isend");
   }
+}
+
+void Channel::put(int member, const Message& message) {
+  Peer& peer = peers_[static_cast<std::size_t>(member)];
+  switch (message.kind) {
+    case Kind::call:
+      peer.calls[message.number % 2] = message;
+      if (message.number == round_) --absent_;
+      return;
+    case Kind::failed:
+      peer.failed = message;
+      break;
+    case Kind::left:
+      peer.left = message;
+      break;
+  }
+  if (member != me_) anyone_gone_ = true;
 }
 
 bool Channel::sent(Kind kind) {
@@ -62,7 +78,7 @@ bool Channel::receive() {
   std::lock_guard lock(mutex_);
   for (int member = 0; member < size(); ++member) {
     const auto i = static_cast<std::size_t>(member);
-    if (member == me_ || receives_[i] != MPI_REQUEST_NULL || came(member, Kind::left)) continue;
+    if (member == me_ || receives_[i] != MPI_REQUEST_NULL || peers_[i].left) continue;
     check(
         MPI_Irecv(&incoming_[i], message_bytes, MPI_BYTE, members_[i], tag_, comm_, &receives_[i]),
         "MPI_Irecv");
@@ -70,24 +86,49 @@ bool Channel::receive() {
   int count = 0;
   check(MPI_Testsome(size(), receives_.data(), &count, completed_.data(), MPI_STATUSES_IGNORE),
         "MPI_Testsome");
-  if (count == MPI_UNDEFINED) return false;
+  if (count == MPI_UNDEFINED) return false;  // no receive is posted
   for (int k = 0; k < count; ++k) {
-    const auto i = static_cast<std::size_t>(completed_[static_cast<std::size_t>(k)]);
-    const Message& message = incoming_[i];
-    if (message.conversation != conversation_) continue;
-    peers_[i].came[static_cast<std::size_t>(message.kind)] = message;
-    if (message.kind == Kind::call) {
-      --calls_missing_;
-    } else {
-      anyone_gone_ = true;
-    }
+    const int member = completed_[static_cast<std::size_t>(k)];
+    const Message& message = incoming_[static_cast<std::size_t>(member)];
+    if (message.conversation == conversation_) put(member, message);
   }
   return count > 0;
 }
 
-std::optional<Message> Channel::came_from(int member, Kind kind) {
+void Channel::stop_receiving() {
   std::lock_guard lock(mutex_);
-  return came(member, kind);
+  for (MPI_Request& receive : receives_) {
+    if (receive == MPI_REQUEST_NULL) continue;
+    check(MPI_Cancel(&receive), "MPI_Cancel");
+    check(MPI_Wait(&receive, MPI_STATUS_IGNORE), "MPI_Wait");  // local, for a cancelled receive
+  }
+}
+
+bool Channel::round_complete() {
+  std::lock_guard lock(mutex_);
+  return absent_ == 0;
+}
+
+std::span<const Message> Channel::end_round() {
+  std::lock_guard lock(mutex_);
+  round_calls_.clear();
+  for (Peer& peer : peers_) {
+    round_calls_.push_back(*call_in_round(peer));
+    call_in_round(peer).reset();
+  }
+  ++round_;
+  absent_ = static_cast<int>(
+      std::ranges::count_if(peers_, [&](Peer& peer) { return !call_in_round(peer); }));
+  return round_calls_;
+}
+
+std::vector<int> Channel::absent() {
+  std::lock_guard lock(mutex_);
+  std::vector<int> members;
+  for (int member = 0; member < size(); ++member) {
+    if (!call_in_round(peers_[static_cast<std::size_t>(member)])) members.push_back(member);
+  }
+  return members;
 }
 
 bool Channel::anyone_gone() {
@@ -95,29 +136,19 @@ bool Channel::anyone_gone() {
   return anyone_gone_;
 }
 
-bool Channel::all_called() {
+std::optional<Message> Channel::failed(int member) {
   std::lock_guard lock(mutex_);
-  return calls_missing_ == 0;
+  return peers_[static_cast<std::size_t>(member)].failed;
 }
 
-void Channel::take_calls(std::vector<Message>& calls) {
+std::optional<Message> Channel::left(int member) {
   std::lock_guard lock(mutex_);
-  calls.resize(members_.size());
-  for (std::size_t i = 0; i < peers_.size(); ++i) {
-    std::optional<Message>& call = peers_[i].came[static_cast<std::size_t>(Kind::call)];
-    calls[i] = *call;
-    call.reset();
-  }
-  calls_missing_ = size();
+  return peers_[static_cast<std::size_t>(member)].left;
 }
 
-std::vector<int> Channel::without(Kind kind) {
+bool Channel::all_left() {
   std::lock_guard lock(mutex_);
-  std::vector<int> members;
-  for (int member = 0; member < size(); ++member) {
-    if (member != me_ && !came(member, kind)) members.push_back(member);
-  }
-  return members;
+  return std::ranges::all_of(peers_, [](const Peer& peer) { return peer.left.has_value(); });
 }
 
 }  // namespace lockstep::mpi

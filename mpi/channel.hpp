@@ -19,7 +19,8 @@ namespace lockstep::mpi {
 // costs one message per peer: linear in the ranks, like MPI's own linear all-gather.
 //
 // A receive for each peer is posted whenever somebody waits, so departures are noticed in any wait.
-// MPI may write into this object until all peers have left: it is kept alive until then.
+// MPI may write into this object until all peers have left, or stop_receiving(): it is kept alive
+// until then.
 class Channel {
  public:
   // Between `members`, ranks of `comm`, of which this process is entry `me`. Messages of another
@@ -37,16 +38,24 @@ class Channel {
   // Lets MPI work. True when a message came.
   bool receive();
 
-  // What a member has sent: a call that was not taken yet, or that it will not come again.
-  std::optional<Message> came_from(int member, Kind kind);
-  // Has any member sent that it will not come again?
+  // Withdraws the receives, when nobody has anything more to send.
+  void stop_receiving();
+
+  // The rounds of calls: round n is complete when every member, this one included, has sent its
+  // call number n. A peer may be one round ahead, since it can pass a round that this rank still
+  // waits in.
+  bool round_complete();
+  // Ends the round and returns its calls, entry r being member r's, valid until the next round
+  // ends.
+  std::span<const Message> end_round();
+  // The members that have sent no call in this round, ascending.
+  std::vector<int> absent();
+
+  // Members that will not come again: has anyone said so, and what did this one say?
   bool anyone_gone();
-  // Has every member, this one included, sent a call that was not taken yet?
-  bool all_called();
-  // Takes these, entry r being member r's.
-  void take_calls(std::vector<Message>& calls);
-  // The other members that have sent no such message, ascending.
-  std::vector<int> without(Kind kind);
+  std::optional<Message> failed(int member);
+  std::optional<Message> left(int member);
+  bool all_left();
 
   int size() const { return static_cast<int>(members_.size()); }
 
@@ -56,11 +65,12 @@ class Channel {
     std::vector<MPI_Request> requests;
   };
   struct Peer {
-    std::array<std::optional<Message>, 3> came;  // by Kind
+    std::array<std::optional<Message>, 2> calls;  // by the parity of their number
+    std::optional<Message> failed;
+    std::optional<Message> left;
   };
-  const std::optional<Message>& came(int member, Kind kind) const {
-    return peers_[static_cast<std::size_t>(member)].came[static_cast<std::size_t>(kind)];
-  }
+  std::optional<Message>& call_in_round(Peer& peer) { return peer.calls[round_ % 2]; }
+  void put(int member, const Message& message);
 
   // A group is formed in the first call on it, perhaps by another thread than the one that is
   // inside the communicator it comes from.
@@ -72,8 +82,10 @@ class Channel {
   std::uint64_t conversation_;
   std::array<Parcel, 3> outgoing_;  // by Kind
   std::vector<Peer> peers_;
+  std::uint64_t round_ = 0;
+  int absent_ = 0;  // members without a call in this round
   bool anyone_gone_ = false;
-  int calls_missing_ = 0;  // members, this one included, without a call that was not taken yet
+  std::vector<Message> round_calls_;  // of the round that ended last
   // One receive per member, null for those of which nothing more is expected.
   std::vector<Message> incoming_;
   std::vector<MPI_Request> receives_;

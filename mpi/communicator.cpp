@@ -138,7 +138,7 @@ Communicator Communicator::split(std::int64_t color, std::int64_t key) const {
       outer_ranks.push_back(seat_->outer_ranks[static_cast<std::size_t>(rank)]);
     }
     auto part = std::make_shared<Link>(
-        link.create(ranks, tags::creation),
+        link.create(ranks, tags::split),
         name() + ".split@" + std::to_string(link.call_number()) + braced(outer_ranks),
         seat_->options.timeout);
     return Communicator(

@@ -51,7 +51,7 @@ void Runtime::leave(Link& link) noexcept {
 
 void Runtime::close_settled() {
   std::erase_if(links_, [](const std::shared_ptr<Link>& link) {
-    if (!link->has_left() || !link->settled()) return false;
+    if (!link->has_left() || !link->settled() || !link->idle()) return false;
     link->close();
     return true;
   });
@@ -62,11 +62,15 @@ void Runtime::shut_down() noexcept {
   open_ = false;
   if (finalized()) return;
   for (const std::shared_ptr<Link>& link : links_) link->leave();
+  const auto unsettled = [&] {
+    return std::ranges::any_of(links_, [](const auto& link) { return !link->settled(); });
+  };
   Patience patience(farewell_limit);
-  for (close_settled(); !links_.empty() && patience.pause(); close_settled()) {
+  while (unsettled() && patience.pause()) {
   }
+  close_settled();
   const bool stuck = std::ranges::any_of(
-      links_, [](const std::shared_ptr<Link>& link) { return link->has_failed(); });
+      links_, [](const auto& link) { return link->has_failed() && !link->settled(); });
   // MPI may still write into the buffers of what has not settled: they are never freed.
   for (std::shared_ptr<Link>& link : links_) new std::shared_ptr<Link>(std::move(link));
   links_.clear();

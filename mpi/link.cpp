@@ -51,18 +51,21 @@ std::string Link::position() const {
          " on " + name_;
 }
 
-// Peers without which the call that was entered last cannot be completed. A peer that has left, but
-// has been through this call, is not one of them.
+// Peers without which the call that was entered last cannot be completed: those that will not enter
+// it, and those that gave up in it. A peer that has left but has been through this call is not one
+// of them; nor is one that left in the middle of it without giving up, since it did so for want of
+// a third rank, of which this rank hears as well.
 std::vector<Link::Departure> Link::departures() {
   std::vector<Departure> gone;
   if (!channel_->anyone_gone()) return gone;
   for (int peer = 0; peer < size_; ++peer) {
     if (peer == rank_) continue;
-    for (Kind kind : {Kind::failed, Kind::left}) {
-      const std::optional<Message> message = channel_->came_from(peer, kind);
-      if (!message || message->completed > call_number()) continue;
-      gone.push_back({peer, describe_departure(*message)});
-      break;
+    const auto failed = channel_->failed(peer);
+    const auto left = channel_->left(peer);
+    if (failed && failed->completed <= call_number()) {
+      gone.push_back({peer, describe_departure(*failed), failed->reason == Reason::timed_out});
+    } else if (left && left->number <= call_number()) {
+      gone.push_back({peer, describe_departure(*left), false});
     }
   }
   return gone;
@@ -74,9 +77,9 @@ struct Link::Meeting {  // every peer has entered this call
   Link& link;
 
   bool advance() { return link.channel_->receive(); }
-  bool done() { return link.channel_->all_called() && link.channel_->sent(Kind::call); }
+  bool done() { return link.channel_->round_complete() && link.channel_->sent(Kind::call); }
   std::vector<Departure> departures() { return link.departures(); }
-  std::vector<int> awaited() { return link.channel_->without(Kind::call); }
+  std::vector<int> awaited() { return link.channel_->absent(); }
   std::string position() { return link.position(); }
   std::string last_seen() {
     if (link.entered_ == 1) return ", never seen in any call";
@@ -112,21 +115,23 @@ struct Link::Forming {  // every member is forming the same group
     const bool parent_news = link.channel_->receive();
     return roll.receive() || parent_news;
   }
-  bool done() { return roll.all_called() && roll.sent(Kind::call); }
+  bool done() { return roll.round_complete() && roll.sent(Kind::call); }
   std::vector<Departure> departures() {
     std::vector<Departure> gone;
-    for (int member : roll.without(Kind::call)) {
+    for (int member : roll.absent()) {
       const int rank = members[static_cast<std::size_t>(member)];
-      if (const auto left = link.channel_->came_from(rank, Kind::left)) {
-        gone.push_back({member, "(rank " + std::to_string(rank) + " of " + link.name_ + ") " +
-                                    describe_departure(*left) + " there"});
-      } else if (roll.came_from(member, Kind::failed)) {
-        gone.push_back({member, "gave up waiting for the others"});
+      if (const auto left = link.channel_->left(rank)) {
+        gone.push_back({member,
+                        "(rank " + std::to_string(rank) + " of " + link.name_ + ") " +
+                            describe_departure(*left) + " there",
+                        false});
+      } else if (roll.failed(member)) {
+        gone.push_back({member, "gave up waiting for the others", true});
       }
     }
     return gone;
   }
-  std::vector<int> awaited() { return roll.without(Kind::call); }
+  std::vector<int> awaited() { return roll.absent(); }
   std::string position() { return "first call on " + name; }
   std::string last_seen() { return ", never seen in any call"; }
   void end(const TransportError&, std::optional<Reason>) {
@@ -151,13 +156,25 @@ void Link::wait(Step step) {
     const std::vector<Departure> gone = step.departures();
     if (!gone.empty()) {
       std::string text;
-      std::vector<int> ranks;
+      std::vector<int> lost;
       for (const Departure& departure : gone) {
         text += (text.empty() ? "rank " : "; rank ") + std::to_string(departure.rank) + " " +
                 departure.text;
-        ranks.push_back(departure.rank);
+        lost.push_back(departure.rank);
       }
-      fail(text, std::move(ranks), std::nullopt);
+      if (std::ranges::any_of(gone, &Departure::timed_out)) {
+        // The peer's clock ran out a moment before this rank's, because of those that are still
+        // missing here.
+        std::vector<int> missing = step.awaited();
+        std::erase_if(missing, [&](int rank) { return std::ranges::count(lost, rank) > 0; });
+        if (!missing.empty()) {
+          text += "; " + rank_list(missing) + (missing.size() == 1 ? " has" : " have") +
+                  " not come" + step.last_seen();
+          lost.insert(lost.end(), missing.begin(), missing.end());
+          std::ranges::sort(lost);
+        }
+      }
+      fail(text, std::move(lost), std::nullopt);
     }
     if (advanced) {
       patience.renew();
@@ -215,12 +232,12 @@ std::span<const Message> Link::enter(const Signature& mine) {
   const bool with_counts = last_.counts_fit != 0;
   channel_->send(message, with_counts ? mine.send_counts : std::span<const std::int64_t>());
   wait(Meeting{*this});
-  channel_->take_calls(messages_);
 
-  digests_.resize(messages_.size());
-  std::ranges::transform(messages_, digests_.begin(), &Message::digest);
+  const std::span<const Message> messages = channel_->end_round();
+  digests_.resize(messages.size());
+  std::ranges::transform(messages, digests_.begin(), &Message::digest);
   if (!certainly_fit(digests_)) compare_whole_signatures(mine);
-  return messages_;
+  return messages;
 }
 
 // Every rank sends its whole signature to every other; each finds the same breach, or none.
@@ -270,8 +287,8 @@ void Link::finish(Transfer transfer) {
 MPI_Comm Link::form_group(const std::vector<int>& members, const std::string& name) {
   const auto me = static_cast<int>(std::ranges::find(members, rank_) - members.begin());
   const std::uint64_t conversation = std::hash<std::string>()(name);
-  const int tag = tags::forming(conversation);
-  auto roll = std::make_unique<Channel>(comm_, members, me, tag, conversation);
+  auto roll =
+      std::make_unique<Channel>(comm_, members, me, tags::forming(conversation), conversation);
   try {
     // Two rounds: whoever passes the second knows that all have passed the first, and so that
     // nobody has given up meanwhile. MPI_Comm_create_group blocks, and must not be entered alone.
@@ -280,14 +297,14 @@ MPI_Comm Link::form_group(const std::vector<int>& members, const std::string& na
       message.number = round;
       roll->send(message);
       wait(Forming{*this, *roll, members, name});
-      std::vector<Message> messages;
-      roll->take_calls(messages);
+      roll->end_round();
     }
+    roll->stop_receiving();
   } catch (...) {
     stranded_formings_.push_back(std::move(roll));
     throw;
   }
-  return create(members, tag);
+  return create(members, tags::creation(conversation));
 }
 
 MPI_Comm Link::create(const std::vector<int>& members, int tag) {
@@ -310,13 +327,21 @@ void Link::leave() noexcept {
 bool Link::settled() noexcept {
   try {
     channel_->receive();
-    bool quiet = channel_->without(Kind::left).empty() && stranded_formings_.empty();
-    for (Kind kind : {Kind::call, Kind::failed, Kind::left}) quiet = channel_->sent(kind) && quiet;
-    for (Transfer& transfer : stranded_) {
-      transfer.advance();
-      quiet = transfer.done() && quiet;
+    bool settled = channel_->all_left();
+    for (Kind kind : {Kind::call, Kind::failed, Kind::left}) {
+      settled = channel_->sent(kind) && settled;
     }
-    return quiet;
+    return settled;
+  } catch (const std::exception&) {
+    return false;
+  }
+}
+
+bool Link::idle() noexcept {
+  if (!stranded_formings_.empty()) return false;  // its receives stay posted
+  try {
+    for (Transfer& transfer : stranded_) transfer.advance();
+    return std::ranges::all_of(stranded_, &Transfer::done);
   } catch (const std::exception&) {
     return false;
   }

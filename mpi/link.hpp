@@ -73,15 +73,18 @@ class Link {
   void leave() noexcept;
   bool has_left() const { return left_; }
   bool has_failed() const { return failure_.has_value(); }
-  // After leave(): lets MPI work, and is true once all peers have left and nothing is under way.
+  // After leave(): lets MPI work, and is true once all farewells have been said and heard.
   bool settled() noexcept;
-  // When settled: gives the MPI communicator back.
+  // Lets MPI work, and is false while it may still touch the memory of a transfer that failed.
+  bool idle() noexcept;
+  // When settled and idle: gives the MPI communicator back.
   void close() noexcept;
 
  private:
   struct Departure {
     int rank;
     std::string text;
+    bool timed_out;  // it had waited for somebody for too long
   };
   struct Meeting;
   struct Delivery;
@@ -108,7 +111,6 @@ class Link {
   std::uint64_t completed_ = 0;
   SignatureDigest last_;     // of the call entered last
   Operation previous_ = {};  // the operation before that one, which every peer was in
-  std::vector<Message> messages_;
   std::vector<SignatureDigest> digests_;
 
   std::optional<TransportError> failure_;

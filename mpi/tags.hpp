@@ -5,13 +5,17 @@
 
 namespace lockstep::mpi::tags {
 
-inline constexpr int control = 1;   // who enters which call, who leaves
-inline constexpr int data = 2;      // elements
-inline constexpr int creation = 3;  // inside MPI_Comm_create_group
-// Groups that are being formed. MPI guarantees tags up to 32767; groups that share a tag tell their
-// messages apart by the conversation they carry.
+inline constexpr int control = 1;  // who enters which call, who leaves
+inline constexpr int data = 2;     // elements
+inline constexpr int split = 3;    // inside MPI_Comm_create_group, for a split
+
+// Groups, before and inside MPI_Comm_create_group. MPI guarantees tags up to 32767; groups that are
+// formed at one time and share a tag tell their messages apart by the conversation they carry.
 inline int forming(std::uint64_t conversation) {
-  return static_cast<int>(16 + conversation % 32000);
+  return static_cast<int>(16 + conversation % 16000);
+}
+inline int creation(std::uint64_t conversation) {
+  return forming(conversation) + 16000;
 }
 
 }  // namespace lockstep::mpi::tags

@@ -118,8 +118,9 @@ class Addends {
     if (shape == 0) fraction = 0;
     if (shape == 1) fraction = std::uint64_t{1} << dice_.below(Format::fraction_bits);
     if (shape == 2 && dice_.coin()) fraction = Format::fraction_mask;
-    const auto bits = static_cast<Bits>((static_cast<Bits>(field) << Format::fraction_bits) |
-                                        (fraction & Format::fraction_mask));
+    const auto bits =
+        static_cast<Bits>((static_cast<std::uint64_t>(field) << Format::fraction_bits) |
+                          (fraction & Format::fraction_mask));
     return from_bits<T>(static_cast<Bits>(bits | (dice_.coin() ? Format::sign_bit : Bits{0})));
   }
 

@@ -1,14 +1,15 @@
 #include "generator_shapes.hpp"
 
 #include <algorithm>
+#include <bit>
 
 namespace lockstep::kit {
 
 std::int64_t draw_budget(Dice& dice) {
-  const std::int64_t throw_ = dice.below(4000);
-  if (throw_ < 1) return 300'000;  // a megabyte and more
-  if (throw_ < 20) return 20'000;  // beyond 64 KiB, where libraries change their algorithm
-  if (throw_ < 240) return 4'200;  // around a page
+  const std::int64_t thrown = dice.below(4000);
+  if (thrown < 2) return 300'000;  // a megabyte and more
+  if (thrown < 24) return 20'000;  // beyond 64 KiB, where libraries change their algorithm
+  if (thrown < 240) return 4'200;  // around a page
   return 40;
 }
 
@@ -27,13 +28,12 @@ std::vector<std::int64_t> draw_trailing(Dice& dice, std::int64_t budget, ZeroAxe
 
 std::int64_t draw_rows(Dice& dice, std::int64_t budget) {
   if (budget > 64 && !dice.one_in(8)) {
-    // Just below, at and just above a power of two, or anywhere.
-    std::int64_t power = 64;
-    while (power * 2 < budget && !dice.one_in(3)) power *= 2;
-    const std::int64_t rows = dice.one_in(4)   ? dice.between(budget / 2, budget)
-                              : dice.one_in(6) ? std::int64_t{1000}
-                                               : power + dice.between(-1, 1);
-    return std::min(rows, budget);
+    if (dice.one_in(2)) return dice.between(budget / 2, budget);
+    if (dice.one_in(8)) return std::min<std::int64_t>(1000, budget);
+    // Just below, at and just above a power of two.
+    const int powers = std::bit_width(static_cast<std::uint64_t>(budget)) - 6;
+    const std::int64_t power = std::int64_t{64} << dice.below(powers);
+    return std::min(power + dice.between(-1, 1), budget);
   }
   const std::int64_t rows =
       dice.pick<std::int64_t>({0, 1, 1, 1, 2, 2, 3, 4, 5, 6, 7, 8, 9, 13, 17});

@@ -1,5 +1,6 @@
 #include "generator_values.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>

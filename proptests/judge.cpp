@@ -193,7 +193,7 @@ class StepJudge {
           member, "violation",
           "another violation" + two_lines(with_message(expected), with_message(actual)));
     }
-    if (expected.kind == Outcome::Kind::contract || expected.kind == Outcome::Kind::transport) {
+    if (expected.kind == Outcome::Kind::contract) {
       if (auto divergence = judge_message(member)) return divergence;
     }
     if (expected.kind == Outcome::Kind::value) {
@@ -209,11 +209,10 @@ class StepJudge {
     return std::nullopt;
   }
 
-  // Against the first member that got an error: all errors of a step are alike.
+  // Against the first member that got the error: a broken contract is one error for all. (What each
+  // rank had seen of missing peers when it gave up may differ: several leave in no order.)
   std::optional<Divergence> judge_message(std::size_t member) const {
-    const auto first = std::ranges::find_if(actual_, [](const Outcome& outcome) {
-      return outcome.kind == Outcome::Kind::contract || outcome.kind == Outcome::Kind::transport;
-    });
+    const auto first = std::ranges::find(actual_, Outcome::Kind::contract, &Outcome::kind);
     if (first->message == actual_[member].message) return std::nullopt;
     return diverges(member, "message",
                     "the error reads otherwise than on rank " +

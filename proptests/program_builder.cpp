@@ -145,9 +145,9 @@ std::optional<Step> ProgramBuilder::fed_call(Operation operation, const std::vec
   }
   // Now and then one rank brings a tensor of its own among the others' results.
   if (dice_.one_in(4)) {
-    Input& input = step.inputs[dice_.index(step.inputs.size())];
-    const auto member = static_cast<int>(&input - step.inputs.data());
-    const Result& held = *values[static_cast<std::size_t>(world_rank(group, member))];
+    const std::size_t member = dice_.index(step.members());
+    Input& input = *step.inputs[member];
+    const Result& held = *values[static_cast<std::size_t>(step.world_rank(member))];
     input.tensor = elements_to_move(dice_, held.dtype, {held.shape})[0];
     input.from_step = std::nullopt;
   }

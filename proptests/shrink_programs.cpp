@@ -161,7 +161,9 @@ std::optional<Case> without_ranks(const Case& c, const std::vector<bool>& goes) 
   smaller.world = static_cast<int>(std::ranges::count(goes, false));
   if (smaller.world == 0) return std::nullopt;
   for (Step& step : smaller.steps) step = without_members(step, goes);
-  return without_steps(smaller, [&](std::size_t s) { return smaller.steps[s].members() == 0; });
+  smaller = without_steps(smaller, [&](std::size_t s) { return smaller.steps[s].members() == 0; });
+  if (smaller.steps.empty()) return std::nullopt;
+  return smaller;
 }
 
 }  // namespace

@@ -60,7 +60,7 @@ std::optional<Decimal> read_decimal(std::string_view text) {
     const std::string_view written = digits();
     if (written.empty()) return std::nullopt;
     // Saturates far beyond what the longest text could make up for with its digits.
-    constexpr std::int64_t saturated = std::int64_t{1} << 60;
+    constexpr std::int64_t saturated = 100'000'000'000'000'000;
     for (const char c : written) {
       if (exponent < saturated) exponent = exponent * 10 + (c - '0');
     }

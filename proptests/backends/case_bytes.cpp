@@ -121,6 +121,7 @@ void walk(auto& archive, Outcome& outcome) {
   walk(archive, outcome.gradient);
   walk(archive, outcome.gradient_violation);
   walk(archive, outcome.input_changed);
+  walk(archive, outcome.result_changed);
 }
 
 template <class T>

@@ -76,7 +76,7 @@ class Job {
     int range[1][3] = {{0, ranks - 1, 1}};
     require(MPI_Group_range_incl(all, 1, range, &first), "MPI_Group_range_incl");
     MPI_Comm parent = MPI_COMM_NULL;
-    require(MPI_Comm_create_group(control_, first, ranks, &parent), "MPI_Comm_create_group");
+    require(MPI_Comm_create_group(control_, first, creation_tag, &parent), "MPI_Comm_create_group");
     MPI_Group_free(&first);
     MPI_Group_free(&all);
     return parents_.emplace(ranks, parent).first->second;
@@ -114,6 +114,7 @@ class Job {
 
  private:
   static constexpr int tag = 1;
+  static constexpr int creation_tag = 2;  // Open MPI matches it like a message's
 
   static int as_count(std::int64_t size) {
     if (size > INT32_MAX) throw BackendBroken("a case is larger than 2 GiB");
@@ -144,8 +145,8 @@ bool leaves_no_trace(const Case& c) {
 // Whether the communicator is of no more use.
 bool has_failed(const RankTranscript& transcript) {
   return std::ranges::any_of(transcript, [](const std::optional<Outcome>& outcome) {
-    return outcome && (outcome->kind == Outcome::Kind::transport ||
-                       outcome->kind == Outcome::Kind::broken);
+    return outcome &&
+           (outcome->kind == Outcome::Kind::transport || outcome->kind == Outcome::Kind::broken);
   });
 }
 

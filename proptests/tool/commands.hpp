@@ -11,7 +11,7 @@ namespace lockstep::tool {
 struct VerifyArguments {
   std::vector<std::string> backends;  // all that can run here when empty
   std::optional<std::string> ranks;
-  std::string cases = "2000";
+  std::string cases = "10000";
   std::optional<std::string> seed;
   std::vector<std::string> properties;
   std::optional<std::string> json;

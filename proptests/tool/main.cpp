@@ -28,35 +28,39 @@ void describe_verify(CLI::App& app, VerifyArguments& arguments, std::function<in
                    "A backend's name or library; may be repeated. All that can run here if absent")
       ->allow_extra_args(false);
   verify->add_option("--ranks", arguments.ranks, "World sizes, A..B or A");
-  verify->add_option("--cases", arguments.cases, "How many cases in all", true);
+  verify->add_option("--cases", arguments.cases, "How many cases in all")->capture_default_str();
   verify->add_option("--seed", arguments.seed,
                      "Same seed, same cases; drawn and printed if absent");
   verify->add_option("--property", arguments.properties, "Only this clause; may be repeated")
       ->allow_extra_args(false);
   verify->add_option("--json", arguments.json, "Write the report to this file as well");
-  verify->add_option("--out", arguments.out, "Where the cases that broke something go", true);
+  verify->add_option("--out", arguments.out, "Where the cases that broke something go")
+      ->capture_default_str();
   verify->add_option("--sum-rule", arguments.sum_rule,
                      "exact, rank_order or unspecified, for backends that offer several");
-  verify->add_option("--timeout", arguments.timeout, "Seconds after which a case counts as hanging",
-                     true);
+  verify->add_option("--timeout", arguments.timeout, "Seconds after which a case counts as hanging")
+      ->capture_default_str();
   verify->callback([&] { command = [&] { return verify_command(arguments); }; });
 }
 
 void describe_replay(CLI::App& app, ReplayArguments& arguments, std::function<int()>& command) {
   CLI::App* replay = app.add_subcommand("replay", "Run case files on a backend and judge them");
   replay->add_option("CASE", arguments.cases, "Case files")->required();
-  replay->add_option("--backend", arguments.backend, "A backend's name or library", true);
+  replay->add_option("--backend", arguments.backend, "A backend's name or library")
+      ->capture_default_str();
   replay->add_option("--sum-rule", arguments.sum_rule,
                      "exact, rank_order or unspecified, for backends that offer several");
-  replay->add_option("--timeout", arguments.timeout, "Seconds after which a case counts as hanging",
-                     true);
+  replay->add_option("--timeout", arguments.timeout, "Seconds after which a case counts as hanging")
+      ->capture_default_str();
   replay->callback([&] { command = [&] { return replay_command(arguments); }; });
 }
 
 void describe_oracle(CLI::App& app, OracleArguments& arguments, std::function<int()>& command) {
   CLI::App* oracle = app.add_subcommand("oracle", "Fill in what a case must give on every rank");
-  oracle->add_option("CASE", arguments.file,
-                     "A case file; or - for one case per line in, one per line out", true);
+  oracle
+      ->add_option("CASE", arguments.file,
+                   "A case file; or - for one case per line in, one per line out")
+      ->capture_default_str();
   oracle->callback([&] { command = [&] { return oracle_command(arguments); }; });
 }
 

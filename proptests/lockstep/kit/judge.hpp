@@ -26,9 +26,9 @@ struct Divergence {
 // Compares every rank of every step. Values are compared bit for bit, except sums of a backend
 // whose rule is `unspecified`, which must be results that some order of summation could give, and
 // the payload of a NaN that comes out of a sum (docs/sums.md). Violations are compared by kind, and
-// the error texts of all ranks with each other: the error must be the same on every rank.
-// `from_step` stands for what the backend itself returned. Throws NoSuchValue for a case that feeds
-// on an error which the contract demands.
+// the texts of contract errors with each other: the error must be the same on every rank. (Which
+// peers a rank found missing may differ from rank to rank.) `from_step` stands for what the backend
+// itself returned. Throws NoSuchValue for a case that feeds on an error which the contract demands.
 std::optional<Divergence> judge(const Case& c, const Transcript& actual, SumRule rule);
 
 // The first outcome that the case itself expects (`expected`) and the oracle does not give, by the

@@ -23,7 +23,7 @@ struct VerifyOptions {
   int fewest_ranks = 1;
   int most_ranks = 8;
   std::uint64_t seed = 0;
-  std::int64_t cases = 2000;            // dealt out evenly among the properties
+  std::int64_t cases = 10000;           // dealt out evenly among the properties
   std::vector<std::string> properties;  // all when empty
   // Shrinking stops after so many runs or seconds, whichever comes first. (The default number of
   // runs always comes first on a backend of ordinary speed, so that a seed gives one
