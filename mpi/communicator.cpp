@@ -9,7 +9,6 @@
 #include "check.hpp"
 #include "movement.hpp"
 #include "seat.hpp"
-#include "tags.hpp"
 
 namespace lockstep::mpi {
 namespace {
@@ -137,10 +136,10 @@ Communicator Communicator::split(std::int64_t color, std::int64_t key) const {
     for (int rank : ranks) {
       outer_ranks.push_back(seat_->outer_ranks[static_cast<std::size_t>(rank)]);
     }
-    auto part = std::make_shared<Link>(
-        link.create(ranks, tags::split),
-        name() + ".split@" + std::to_string(link.call_number()) + braced(outer_ranks),
-        seat_->options.timeout);
+    const std::string part_name =
+        name() + ".split@" + std::to_string(link.call_number()) + braced(outer_ranks);
+    auto part = std::make_shared<Link>(link.form(ranks, part_name, true), part_name,
+                                       seat_->options.timeout);
     return Communicator(
         std::make_shared<Seat>(seat_->runtime, seat_->options, std::move(part), outer_ranks));
   });

@@ -76,8 +76,17 @@ std::vector<Link::Departure> Link::departures() {
 struct Link::Meeting {  // every peer has entered this call
   Link& link;
 
-  bool advance() { return link.channel_->receive(); }
-  bool done() { return link.channel_->round_complete() && link.channel_->sent(Kind::call); }
+  // Takes all that has come: whoever enters late finds that the others have entered, and right
+  // behind that, that they have given up since.
+  bool advance() {
+    bool came = false;
+    while (link.channel_->receive()) came = true;
+    return came;
+  }
+  bool done() {
+    return link.channel_->round_complete() && link.channel_->sent(Kind::call) &&
+           link.departures().empty();
+  }
   std::vector<Departure> departures() { return link.departures(); }
   std::vector<int> awaited() { return link.channel_->absent(); }
   std::string position() { return link.position(); }
@@ -105,18 +114,22 @@ struct Link::Delivery {  // the data of this call have moved
   void end(const TransportError& error, std::optional<Reason> reason) { link.end(error, reason); }
 };
 
-struct Link::Forming {  // every member is forming the same group
+struct Link::Forming {  // every member is forming the same communicator
   Link& link;
   Channel& roll;
   const std::vector<int>& members;
   const std::string& name;
+  bool inside_call;  // of the link: a split; else a group's first call
 
   bool advance() {
-    const bool parent_news = link.channel_->receive();
-    return roll.receive() || parent_news;
+    const bool link_news = link.channel_->receive();
+    return roll.receive() || link_news;
   }
   bool done() { return roll.round_complete() && roll.sent(Kind::call); }
+  // A split fails as a call of the link. A group may outlive the failure of the link that it comes
+  // from, so only members that will never come again, or gave up on the group itself, count.
   std::vector<Departure> departures() {
+    if (inside_call) return link.departures();
     std::vector<Departure> gone;
     for (int member : roll.absent()) {
       const int rank = members[static_cast<std::size_t>(member)];
@@ -131,13 +144,22 @@ struct Link::Forming {  // every member is forming the same group
     }
     return gone;
   }
-  std::vector<int> awaited() { return roll.absent(); }
-  std::string position() { return "first call on " + name; }
-  std::string last_seen() { return ", never seen in any call"; }
-  void end(const TransportError&, std::optional<Reason>) {
+  std::vector<int> awaited() {
+    std::vector<int> absent = roll.absent();
+    if (!inside_call) return absent;
+    for (int& member : absent) member = members[static_cast<std::size_t>(member)];
+    std::ranges::sort(absent);
+    return absent;
+  }
+  std::string position() { return inside_call ? link.position() : "first call on " + name; }
+  std::string last_seen() {
+    return inside_call ? ", seen entering this call" : ", never seen in any call";
+  }
+  void end(const TransportError& error, std::optional<Reason> reason) {
     Message message;
     message.kind = Kind::failed;
     roll.send(message);
+    if (inside_call) link.end(error, reason);
   }
 };
 
@@ -284,7 +306,7 @@ void Link::finish(Transfer transfer) {
   }
 }
 
-MPI_Comm Link::form_group(const std::vector<int>& members, const std::string& name) {
+MPI_Comm Link::form(const std::vector<int>& members, const std::string& name, bool inside_call) {
   const auto me = static_cast<int>(std::ranges::find(members, rank_) - members.begin());
   const std::uint64_t conversation = std::hash<std::string>()(name);
   auto roll =
@@ -296,7 +318,7 @@ MPI_Comm Link::form_group(const std::vector<int>& members, const std::string& na
       Message message;
       message.number = round;
       roll->send(message);
-      wait(Forming{*this, *roll, members, name});
+      wait(Forming{*this, *roll, members, name, inside_call});
       roll->end_round();
     }
     roll->stop_receiving();

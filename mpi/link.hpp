@@ -64,10 +64,10 @@ class Link {
   void finish(Transfer transfer);
 
   // Meets `members` (ranks of this link, in the order of the new communicator, this one included)
-  // and makes a communicator of them. Needs no other rank, and works after this link has failed.
-  MPI_Comm form_group(const std::vector<int>& members, const std::string& name);
-  // The same when all members are known to be here; `tag` tells concurrent creations apart.
-  MPI_Comm create(const std::vector<int>& members, int tag);
+  // and makes a communicator of them; no other rank is needed. Inside a call it fails as that call
+  // does; outside, it works also after this link has failed, and lost ranks are counted in
+  // `members`.
+  MPI_Comm form(const std::vector<int>& members, const std::string& name, bool inside_call);
 
   // Says farewell, once; later calls do nothing.
   void leave() noexcept;
@@ -97,6 +97,7 @@ class Link {
   std::vector<Departure> departures();
   void end(const TransportError& error, std::optional<Reason> reason) noexcept;
   void end_after(const std::exception& error) noexcept;
+  MPI_Comm create(const std::vector<int>& members, int tag);
   void say(Kind kind, Reason reason) noexcept;
   std::string position() const;
 

@@ -63,7 +63,7 @@ Link& Seat::connected() {
   if (link) return *link;
   if (failed_to_form_) throw *failed_to_form_;
   try {
-    link = std::make_shared<Link>(root->link->form_group(members, name), name, options.timeout);
+    link = std::make_shared<Link>(root->link->form(members, name, false), name, options.timeout);
     runtime->adopt(link);
   } catch (const TransportError& error) {
     failed_to_form_ = error;

@@ -9,8 +9,9 @@ inline constexpr int control = 1;  // who enters which call, who leaves
 inline constexpr int data = 2;     // elements
 inline constexpr int split = 3;    // inside MPI_Comm_create_group, for a split
 
-// Groups, before and inside MPI_Comm_create_group. MPI guarantees tags up to 32767; groups that are
-// formed at one time and share a tag tell their messages apart by the conversation they carry.
+// New communicators, before and inside MPI_Comm_create_group. MPI guarantees tags up to 32767;
+// those that are formed at one time and share a tag tell their messages apart by the conversation
+// they carry.
 inline int forming(std::uint64_t conversation) {
   return static_cast<int>(16 + conversation % 16000);
 }

@@ -88,6 +88,17 @@ void calls_in_groups(Dice& dice, ProgramBuilder& program) {
   }
 }
 
+// Calls whose gradients are asked for, now and then in a group or of integers.
+void calls_and_gradients(Dice& dice, ProgramBuilder& program, bool groups) {
+  for (int calls = dice.pick({1, 1, 1, 2, 3}); calls > 0; --calls) {
+    Operation operation = draw_operation(dice);
+    if (takes_integers(operation) && !dice.one_in(8)) operation = Operation::broadcast_float;
+    program.call(operation, groups && dice.one_in(5) ? draw_group(dice, program.present())
+                                                     : std::vector<int>{});
+    program.differentiate();
+  }
+}
+
 // Results fed into later calls.
 void mixed_program(Dice& dice, ProgramBuilder& program, bool groups) {
   const std::vector<int> everybody = program.present();
@@ -110,6 +121,7 @@ constexpr Property all_properties[] = {
     {"broadcast_float", "broadcast_float gives every rank the root's elements, bit for bit"},
     {"all_to_all_v_float", "all_to_all_v_float moves every row to its rank, counts exact"},
     {"all_to_all_v_int", "all_to_all_v_int moves every row to its rank, counts exact"},
+    {"gradient", "gradients are the transposes of the calls, and ranks without a loss enter"},
     {"programs", "calls follow one another, on one another's results, without a trace"},
     {"contract", "a broken contract is one error, the same on every rank, and calls go on"},
     {"groups", "sub-communicators keep their own order and their own calls"},
@@ -176,6 +188,8 @@ Case draw_case(std::string_view property, const GeneratorLimits& limits, std::ui
   ProgramBuilder program(dice, draw_world(dice, fewest, limits.most_ranks));
   if (const std::optional<Operation> operation = operation_named(property)) {
     calls_of(*operation, dice, program);
+  } else if (property == "gradient") {
+    calls_and_gradients(dice, program, limits.groups);
   } else if (property == "programs") {
     mixed_program(dice, program, limits.groups);
   } else if (property == "contract") {

@@ -11,8 +11,9 @@
 namespace lockstep::kit {
 
 // About how many elements a rank may pass: few in most cases, thousands in some, rarely a megabyte
-// of them. Thousands of cases a second, and still every threshold is crossed.
-std::int64_t draw_budget(Dice& dice);
+// of them (less in a large world). Thousands of cases a second, and still every threshold is
+// crossed.
+std::int64_t draw_budget(Dice& dice, int world);
 
 enum class ZeroAxes : bool { forbidden, allowed };
 

@@ -7,12 +7,16 @@
 #include "faults.hpp"
 #include "generator_shapes.hpp"
 #include "generator_values.hpp"
+#include "step_values.hpp"
 
 namespace lockstep::kit {
 namespace {
 
 // Results that are fed onward stay this small, however often they are gathered.
 constexpr std::int64_t most_elements_fed = 4096;
+// A gather's results are as large as the world times its inputs, on every rank, and so are the
+// upstream gradients of a step that has any.
+constexpr std::int64_t most_upstream_elements = 1'000'000;
 
 DType draw_dtype(Dice& dice, Operation operation) {
   return takes_integers(operation) ? dice.pick(integer_dtypes) : dice.pick(floating_dtypes);
@@ -31,7 +35,9 @@ std::int64_t draw_root(Dice& dice, int ranks) {
 }
 
 ProgramBuilder::ProgramBuilder(Dice& dice, int world)
-    : dice_(dice), budget_(draw_budget(dice)), gone_(static_cast<std::size_t>(world), false) {
+    : dice_(dice),
+      budget_(draw_budget(dice, world)),
+      gone_(static_cast<std::size_t>(world), false) {
   case_.world = world;
 }
 
@@ -66,6 +72,44 @@ void ProgramBuilder::broken_call(Operation operation, std::vector<int> group) {
   Step step = fresh_call(operation, group);
   break_call(dice_, step);
   append(std::move(step));
+}
+
+void ProgramBuilder::differentiate() {
+  Step& step = case_.steps.back();
+  const Operation operation = step.operations[0];
+  const bool sum = reverse_of(operation).has_value() && is_sum(*reverse_of(operation));
+  std::vector<Shape> shapes;
+  std::int64_t elements = 0;
+  for (std::size_t member = 0; member < step.members(); ++member) {
+    const auto& result = results_.back()[static_cast<std::size_t>(step.world_rank(member))];
+    shapes.push_back(result->shape);
+    elements += *result->shape.elements();
+  }
+  if (elements > most_upstream_elements) return;
+  // Results of integers have no gradient, whatever is asked for.
+  const DType held = results_.back()[static_cast<std::size_t>(step.world_rank(0))]->dtype;
+  const DType dtype = is_floating(held) ? held : dice_.pick(floating_dtypes);
+  const std::vector<Tensor> upstream =
+      sum ? elements_to_add(dice_, dtype, shapes[0], static_cast<int>(shapes.size()))
+          : elements_to_move(dice_, dtype, shapes);
+  step.upstream.assign(upstream.begin(), upstream.end());
+
+  const auto ranks = static_cast<int>(step.members());
+  if (dice_.one_in(8)) {
+    for (const int member : dice_.some_of(ranks)) {
+      std::optional<Tensor>& one = step.upstream[static_cast<std::size_t>(member)];
+      const Shape shape = dice_.one_in(2) ? one->shape() : Shape{one->elements() + 1, 1};
+      const DType wrong = dice_.pick(floating_dtypes);  // the right one, with luck
+      one = elements_to_move(dice_, wrong, {shape})[0];
+    }
+  }
+  if (dice_.one_in(2)) {
+    for (const int member : dice_.some_of(ranks)) {
+      step.upstream[static_cast<std::size_t>(member)].reset();
+    }
+    // A step without any is not gone back over at all; a few of those are enough.
+    if (!asks_for_gradient(step) && !dice_.one_in(4)) step.upstream[0] = upstream[0];
+  }
 }
 
 Step ProgramBuilder::fresh_call(Operation operation, const std::vector<int>& group) {

@@ -23,6 +23,9 @@ class ProgramBuilder {
   void call(Operation operation, std::vector<int> group = {});
   // Appends calls that break the contract in one to three ways (faults.hpp).
   void broken_call(Operation operation, std::vector<int> group = {});
+  // Asks for the gradient of the latest step, which nobody has left before: upstream gradients that
+  // some members may lack, and that now and then are unlike their results.
+  void differentiate();
   // The next step is the first that these ranks do not enter; it is on the whole world.
   void leave(std::span<const int> ranks);
 

@@ -77,6 +77,7 @@ Measure measure(const Case& c) {
 struct Simplifications::Moves {
   kit::Moves list;
   Measure measure;
+  bool upstreams_fit;  // otherwise that they do not is what the case is about
 };
 
 Simplifications::Simplifications(Case c) {
@@ -84,6 +85,7 @@ Simplifications::Simplifications(Case c) {
   const auto origin = std::make_shared<const Case>(std::move(c));
   auto moves = std::make_shared<Moves>();
   moves->measure = measure(*origin);
+  moves->upstreams_fit = all_upstreams_fit(*origin);
   add_step_moves(origin, moves->list);
   add_rank_moves(origin, moves->list);
   add_shape_moves(origin, moves->list);
@@ -94,6 +96,7 @@ Simplifications::Simplifications(Case c) {
 std::optional<Case> Simplifications::next() {
   while (position_ < moves_->list.size()) {
     std::optional<Case> candidate = moves_->list[position_++]();
+    if (candidate && moves_->upstreams_fit) refit_upstreams(*candidate);
     if (candidate && measure(*candidate) < moves_->measure) return candidate;
   }
   return std::nullopt;

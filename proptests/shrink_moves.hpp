@@ -29,6 +29,12 @@ void add_shape_moves(const Origin& origin, Moves& moves);
 // Plainer elements, in the plainest dtypes.
 void add_value_moves(const Origin& origin, Moves& moves);
 
+// Is every upstream gradient like the result that it belongs to, where a step has any?
+bool all_upstreams_fit(const Case& c);
+// Puts plain upstream gradients in the place of those that no longer fit, since the moves above
+// change the results that they belong to.
+void refit_upstreams(Case& c);
+
 // How far an element is from the plainest: zero, one, a small whole number, then by the length of
 // what it takes to write it down.
 int complexity(DType dtype, const std::byte* element);

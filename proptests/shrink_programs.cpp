@@ -217,20 +217,20 @@ void add_rank_moves(const Origin& origin, Moves& moves) {
   }
   for (std::size_t s = 0; s < origin->steps.size(); ++s) {
     const Step& step = origin->steps[s];
-    if (step.group.size() == world) {
+    // Other world ranks for the same members: only where no member's input belongs to its world
+    // rank, as a value of an earlier step does, and having left.
+    const bool movable = std::ranges::all_of(
+        step.inputs, [](const std::optional<Input>& input) { return input && !input->from_step; });
+    if (movable && step.group.size() == world) {
       moves.push_back([=]() -> std::optional<Case> {
         Case c = *origin;
         c.steps[s].group.clear();
         return c;
       });
     }
-    if (!step.group.empty()) {
+    if (movable && !step.group.empty()) {
       moves.push_back([=]() -> std::optional<Case> {
         Case c = *origin;
-        for (const std::optional<Input>& input : c.steps[s].inputs) {
-          // Its values belong to a world rank, which another member would then be.
-          if (!input || input->from_step) return std::nullopt;
-        }
         std::ranges::sort(c.steps[s].group);
         return c;
       });

@@ -6,7 +6,9 @@
 #include <cstring>
 #include <numeric>
 
+#include "result_types.hpp"
 #include "shrink_moves.hpp"
+#include "step_values.hpp"
 
 namespace lockstep::kit {
 namespace {
@@ -186,6 +188,16 @@ void write_small(DType dtype, std::int64_t value, std::byte* element) {
   });
 }
 
+// Small whole numbers, different in neighbouring elements.
+Tensor plain_tensor(const TensorType& type) {
+  Tensor tensor = Tensor::uninitialized(type.dtype, type.shape);
+  std::byte* elements = tensor.mutable_bytes().data();
+  for (std::int64_t i = 0; i < tensor.elements(); ++i) {
+    write_small(type.dtype, 1 + i % 255, elements + i * size_of(type.dtype));
+  }
+  return tensor;
+}
+
 std::uint64_t load_bits(DType dtype, const std::byte* element) {
   std::uint64_t bits = 0;
   static_assert(std::endian::native == std::endian::little);
@@ -329,10 +341,42 @@ void add_shape_moves(const Origin& origin, Moves& moves) {
   }
 }
 
+bool all_upstreams_fit(const Case& c) {
+  ResultTypes types(c);
+  for (std::size_t s = 0; s < c.steps.size(); ++s) {
+    const Step& step = c.steps[s];
+    if (!asks_for_gradient(step) || takes_integers(step.operations[0])) continue;
+    if (const auto& results = types.of(s); results && !upstream_fits(step, *results)) return false;
+  }
+  return true;
+}
+
+void refit_upstreams(Case& c) {
+  ResultTypes types(c);
+  for (std::size_t s = 0; s < c.steps.size(); ++s) {
+    Step& step = c.steps[s];
+    if (!asks_for_gradient(step) || takes_integers(step.operations[0])) continue;
+    const auto& results = types.of(s);
+    if (!results || upstream_fits(step, *results)) continue;
+    for (std::size_t member = 0; member < step.members(); ++member) {
+      if (step.upstream[member]) step.upstream[member] = plain_tensor((*results)[member]);
+    }
+  }
+}
+
 void add_value_moves(const Origin& origin, Moves& moves) {
   moves.push_back(conversion(origin, std::nullopt));
   for (std::size_t s = 0; s < origin->steps.size(); ++s) {
     if (origin->steps.size() > 1) moves.push_back(conversion(origin, s));
+    if (asks_for_gradient(origin->steps[s])) {
+      moves.push_back([=]() -> std::optional<Case> {
+        Case c = *origin;
+        for (std::optional<Tensor>& one : c.steps[s].upstream) {
+          if (one) one = plain_tensor({one->dtype(), one->shape()});
+        }
+        return c;
+      });
+    }
     const std::int64_t elements = own_elements(origin->steps[s]);
     if (elements == 0) continue;
     const auto zero = [](DType dtype, std::int64_t, std::byte* element) {

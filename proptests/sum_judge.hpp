@@ -12,9 +12,9 @@
 //   every order is a number of the dtype, so the result is the exact sum. This is what finds
 //   subnormals flushed to zero.
 // * Infinity. A partial sum becomes infinite where, before its own rounding, it reaches half a unit
-//   in the last place beyond the largest finite number. Rounding is monotone, so a partial sum is at
-//   most what it would be with zeros in place of the negative addends; and of P positive ones that
-//   is at most their sum times 1 + ((P-2) + (P-1) 2^-8) u before the last rounding.
+//   in the last place beyond the largest finite number. Rounding is monotone, so a partial sum is
+//   at most what it would be with zeros in place of the negative addends; and of P positive ones
+//   that is at most their sum times 1 + ((P-2) + (P-1) 2^-8) u before the last rounding.
 // * NaN. Only from a NaN, or from infinities of both signs, whether passed or out of partial sums.
 // * Zeros are -0.0 where all addends are, and +0.0 otherwise: sums of numbers of the dtype are
 //   multiples of its last subnormal bit, so none underflows to zero.

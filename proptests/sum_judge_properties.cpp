@@ -114,14 +114,14 @@ void require_accepted(const std::vector<T>& addends, T result, const char* how) 
 }
 
 template <class T, class Wide>
-bool check() {
-  const std::string dtype(name(*dtype_of<T>));
-  bool ok = rc::check(dtype + ": every tree of partial sums is accepted", [] {
+bool check(const char* accumulator) {
+  const std::string sums = std::string(name(*dtype_of<T>)) + " sums beside " + accumulator + ": ";
+  bool ok = rc::check(sums + "every tree of partial sums is accepted", [] {
     const std::vector<T> addends = draw_addends<T>();
     const int keeps = *rc::gen::element(0, 0, 30, 70, 100);
     require_accepted(addends, evaluate<T, Wide>(addends, keeps), "a tree");
   });
-  ok &= rc::check(dtype + ": the exact sum and the one in rank order are accepted", [] {
+  ok &= rc::check(sums + "the exact sum and the one in rank order are accepted", [] {
     const std::vector<T> addends = draw_addends<T>();
     for (SumRule rule : {SumRule::exact, SumRule::rank_order}) {
       T result;
@@ -138,11 +138,11 @@ bool check() {
 int main() {
   using namespace lockstep;
   using namespace lockstep::kit;
-  bool ok = check<f16, float>();
-  ok &= check<f16, double>();
-  ok &= check<bf16, float>();
-  ok &= check<bf16, double>();
-  ok &= check<float, double>();
-  ok &= check<double, long double>();
+  bool ok = check<f16, float>("float");
+  ok &= check<f16, double>("double");
+  ok &= check<bf16, float>("float");
+  ok &= check<bf16, double>("double");
+  ok &= check<float, double>("double");
+  ok &= check<double, long double>("long double");
   return ok ? 0 : 1;
 }

@@ -51,23 +51,36 @@ void Error::attach(const std::string& note) {
 
 namespace {
 
-std::string contract_message(const Breach& breach, std::string_view communicator,
-                             std::uint64_t call_number) {
-  std::string text(name(breach.operation));
-  text += ", call " + std::to_string(call_number) + " on ";
-  text += communicator;
+std::string contract_message(std::string_view place, Violation violation,
+                             std::string_view explanation) {
+  std::string text(place);
   text += ": broken contract (";
-  text += name(breach.violation);
-  return text += "): " + breach.explanation;
+  text += name(violation);
+  text += "): ";
+  return text += explanation;
+}
+
+std::string place_of_call(Operation operation, std::string_view communicator,
+                          std::uint64_t call_number) {
+  std::string text(name(operation));
+  text += ", call " + std::to_string(call_number) + " on ";
+  return text += communicator;
 }
 
 }  // namespace
 
 ContractError::ContractError(const Breach& breach, std::string_view communicator,
                              std::uint64_t call_number)
-    : Error(contract_message(breach, communicator, call_number)),
+    : Error(contract_message(place_of_call(breach.operation, communicator, call_number),
+                             breach.violation, breach.explanation)),
       violation_(breach.violation),
       operation_(breach.operation),
       call_number_(call_number) {}
+
+ContractError::ContractError(Violation violation, std::optional<Operation> operation,
+                             std::string_view place, std::string_view explanation)
+    : Error(contract_message(place, violation, explanation)),
+      violation_(violation),
+      operation_(operation) {}
 
 }  // namespace lockstep

@@ -5,7 +5,8 @@
 namespace lockstep::differentiation {
 namespace {
 
-// A message names so many; a world of a thousand ranks that are all wrong should still fit a screen.
+// A message names so many; a world of a thousand ranks that are all wrong should still fit a
+// screen.
 constexpr int most_named = 8;
 
 void put(std::vector<std::int64_t>& integers, const TensorType& type) {

@@ -15,8 +15,8 @@ namespace lockstep::differentiation {
 namespace {
 
 // Rounding the quotient to a double first changes nothing: it can lie on the boundary between two
-// numbers of a narrower dtype, of at most 25 significant bits, only if the true one does. They would
-// be less than 2^-53 apart, relatively, but a quotient by d that is no boundary is at least
+// numbers of a narrower dtype, of at most 25 significant bits, only if the true one does. They
+// would be less than 2^-53 apart, relatively, but a quotient by d that is no boundary is at least
 // 2^-25 / d away from one.
 template <class T>
 T quotient(T x, double divisor) {
@@ -88,8 +88,8 @@ FloatTensor TensorOperations<FloatTensor>::move_axis(const FloatTensor& x, std::
   };
   move(lengths);
   move(strides);
-  return FloatTensor::from_strided(x.dtype(), Shape(std::span<const std::int64_t>(lengths)), strides,
-                                   x.data());
+  return FloatTensor::from_strided(x.dtype(), Shape(std::span<const std::int64_t>(lengths)),
+                                   strides, x.data());
 }
 
 }  // namespace lockstep::differentiation

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <functional>
 #include <map>
+#include <numeric>
 #include <optional>
 #include <utility>
 
@@ -68,19 +69,25 @@ std::map<Identity, std::map<int, Calls>> calls_of(std::span<const Window> window
   return calls;
 }
 
-// "ranks 0-1 recorded all_gather_float; rank 2 recorded nothing" of the call with this number; nothing
-// where all members recorded the same.
+// What a member recorded as call `number` on a communicator, or nothing.
+std::optional<Operation> recorded(std::span<const Window> windows,
+                                  const std::map<int, Calls>& calls, int member,
+                                  std::size_t number) {
+  const auto of_member = calls.find(member);
+  if (of_member == calls.end() || number >= of_member->second.size()) return std::nullopt;
+  const auto call = static_cast<std::size_t>(of_member->second[number]);
+  return windows[static_cast<std::size_t>(member)].collectives[call].operation;
+}
+
+// "ranks 0-1 recorded all_gather_float; rank 2 recorded nothing"; nothing where all members
+// recorded the same.
 std::optional<std::string> disagreement(std::span<const Window> windows,
                                         const std::vector<int>& members,
                                         const std::map<int, Calls>& calls, std::size_t number) {
-  std::vector<std::pair<std::string, std::vector<int>>> groups;
+  // In the order of the first member that recorded it.
+  std::vector<std::pair<std::optional<Operation>, std::vector<int>>> groups;
   for (int member : members) {
-    std::string what = "nothing";
-    const auto of_member = calls.find(member);
-    if (of_member != calls.end() && number < of_member->second.size()) {
-      const auto call = static_cast<std::size_t>(of_member->second[number]);
-      what = name(windows[static_cast<std::size_t>(member)].collectives[call].operation);
-    }
+    const std::optional<Operation> what = recorded(windows, calls, member, number);
     auto group = std::ranges::find(groups, what, [](const auto& g) { return g.first; });
     if (group == groups.end()) group = groups.insert(groups.end(), {what, {}});
     group->second.push_back(member);
@@ -88,20 +95,24 @@ std::optional<std::string> disagreement(std::span<const Window> windows,
   if (groups.size() == 1) return std::nullopt;
   std::string text;
   for (const auto& [what, ranks] : groups) {
-    text += (text.empty() ? "" : "; ") + rank_list(ranks) + " recorded " + what;
+    if (!text.empty()) text += "; ";
+    text += rank_list(ranks);
+    text += " recorded ";
+    text += what ? name(*what) : "nothing";
   }
   return text;
 }
 
 std::optional<WindowBreach> find_breach(std::span<const Window> windows,
-                                        const std::map<Identity, std::map<int, Calls>>& calls) {
+                                        const std::map<Identity, std::map<int, Calls>>& calls,
+                                        const std::vector<int>& everybody) {
   std::vector<std::vector<UnlikeUpstream>> unlike;
   for (const Window& window : windows) unlike.push_back(window.unlike);
   if (std::optional<std::string> explanation = explain_unlike(unlike)) {
     return WindowBreach{Violation::gradient, std::move(*explanation)};
   }
   for (const auto& [identity, of_rank] : calls) {
-    const std::vector<int>& members = identity.first;
+    const std::vector<int>& members = identity.first.empty() ? everybody : identity.first;
     std::size_t most = 0;
     for (const auto& [rank, of_member] : of_rank) most = std::max(most, of_member.size());
     for (std::size_t number = 0; number < most; ++number) {
@@ -182,7 +193,11 @@ Frontier Frontiers::join(const Frontier& a, const Frontier& b) const {
 std::variant<std::vector<bool>, WindowBreach> find_reached(std::span<const Window> windows,
                                                            int rank) {
   const auto calls = calls_of(windows);
-  if (std::optional<WindowBreach> breach = find_breach(windows, calls)) return *std::move(breach);
+  std::vector<int> everybody(windows.size());
+  std::iota(everybody.begin(), everybody.end(), 0);
+  if (std::optional<WindowBreach> breach = find_breach(windows, calls, everybody)) {
+    return *std::move(breach);
+  }
 
   // A rank's part in a collective: who else has a part in it.
   struct Part {
@@ -200,7 +215,7 @@ std::variant<std::vector<bool>, WindowBreach> find_reached(std::span<const Windo
     for (const auto& [member, of_member] : of_rank) {
       for (std::size_t number = 0; number < of_member.size(); ++number) {
         parts[static_cast<std::size_t>(member)][static_cast<std::size_t>(of_member[number])] = {
-            &identity.first, &of_rank, number};
+            identity.first.empty() ? &everybody : &identity.first, &of_rank, number};
       }
     }
   }

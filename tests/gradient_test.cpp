@@ -1,5 +1,5 @@
-// The plain gradient functions on simulated ranks. The reports named below are public faults of other
-// libraries (docs/reports.md).
+// The plain gradient functions on simulated ranks. The reports named below are public faults of
+// other libraries (docs/reports.md).
 #include <gtest/gtest.h>
 
 #include <limits>
@@ -17,11 +17,11 @@
 namespace lockstep::differentiation {
 namespace {
 
-using sim::Communicator;
-using sim::World;
 using lockstep::testing::counting;
 using lockstep::testing::filled;
 using lockstep::testing::tensor;
+using sim::Communicator;
+using sim::World;
 using Counts = std::vector<std::int64_t>;
 
 constexpr float infinity = std::numeric_limits<float>::infinity();
@@ -53,8 +53,8 @@ TEST(B56, AGatherGivesBackTheSumOverAllRanks) {
   World world(2);
   const auto gradients = world.run([](Communicator c) {
     const auto y = c.all_gather_float(tensor<float>({1}, {5.0f + c.rank()}));
-    return all_gather_gradient(c, y, c.rank() == 0 ? tensor<float>({2}, {1, 10})
-                                                   : tensor<float>({2}, {100, 1000}));
+    return all_gather_gradient(
+        c, y, c.rank() == 0 ? tensor<float>({2}, {1, 10}) : tensor<float>({2}, {100, 1000}));
   });
   EXPECT_TENSOR(tensor<float>({1}, {101}), gradients[0]);
   EXPECT_TENSOR(tensor<float>({1}, {1010}), gradients[1]);
@@ -83,8 +83,8 @@ TEST(B58, SlicesGoByTheRankInTheCommunicator) {
     if (all.rank() < 2) return std::nullopt;
     const Communicator c = all.group({2, 3});
     const auto y = c.all_gather_float(tensor<float>({1}, {5.0f + c.rank()}));
-    return all_gather_gradient(c, y, c.rank() == 0 ? tensor<float>({2}, {1, 10})
-                                                   : tensor<float>({2}, {100, 1000}));
+    return all_gather_gradient(
+        c, y, c.rank() == 0 ? tensor<float>({2}, {1, 10}) : tensor<float>({2}, {100, 1000}));
   });
   EXPECT_TENSOR(tensor<float>({1}, {101}), *gradients[2]);
   EXPECT_TENSOR(tensor<float>({1}, {1010}), *gradients[3]);
@@ -117,8 +117,8 @@ TEST(B61, AnExchangeGoesBackByTheReceivedCounts) {
     const auto y = c.all_to_all_v_float(counting<float>({3, 1}, 10 * c.rank()),
                                         c.rank() == 0 ? Counts{1, 2} : Counts{0, 3});
     EXPECT_EQ(y.receive_counts, c.rank() == 0 ? (Counts{1, 0}) : (Counts{2, 3}));
-    return all_to_all_v_gradient(c, y, c.rank() == 0 ? tensor<float>({1, 1}, {7})
-                                                     : tensor<float>({5, 1}, {1, 2, 3, 4, 5}));
+    return all_to_all_v_gradient(
+        c, y, c.rank() == 0 ? tensor<float>({1, 1}, {7}) : tensor<float>({5, 1}, {1, 2, 3, 4, 5}));
   });
   EXPECT_TENSOR(tensor<float>({3, 1}, {7, 1, 2}), gradients[0]);
   EXPECT_TENSOR(tensor<float>({3, 1}, {3, 4, 5}), gradients[1]);
@@ -151,9 +151,9 @@ TEST(Gradient, OfResultsThatAreInfiniteOrNaNIsATrueZeroWhereThereIsNoUpstream) {
          const auto y = c.all_reduce_sum(tensor<float>({3}, {infinity, nan, -0.0f}));
          return std::vector{
              all_reduce_gradient(c, y, std::nullopt),
-             all_reduce_gradient(c, y, c.rank() == 1
-                                           ? std::optional(tensor<float>({3}, {2, -3, -0.0f}))
-                                           : std::nullopt)};
+             all_reduce_gradient(
+                 c, y,
+                 c.rank() == 1 ? std::optional(tensor<float>({3}, {2, -3, -0.0f})) : std::nullopt)};
        })) {
     EXPECT_TENSOR(tensor<float>({3}, {0, 0, 0}), of_rank[0]);
     EXPECT_TENSOR(tensor<float>({3}, {2, -3, 0}), of_rank[1]);
@@ -165,9 +165,8 @@ TEST(Gradient, OfRanksWithoutRowsIsEmptyAndTheyEnter) {
   const auto all = world.run([](Communicator c) {
     const FloatTensor empty = tensor<bf16>({0, 2}, {});
     // Only rank 1 has rows, and sends them to rank 2.
-    const auto y = c.rank() == 1
-                       ? c.all_to_all_v_float(counting<float>({2, 2}), Counts{0, 0, 2})
-                       : c.all_to_all_v_float(tensor<float>({0, 2}, {}), Counts{0, 0, 0});
+    const auto y = c.rank() == 1 ? c.all_to_all_v_float(counting<float>({2, 2}), Counts{0, 0, 2})
+                                 : c.all_to_all_v_float(tensor<float>({0, 2}, {}), Counts{0, 0, 0});
     const auto upstream = filled<float>(y.value.shape(), [](auto i) { return i + 3; });
     return std::vector{all_gather_gradient(c, c.all_gather_float(empty), empty),
                        reduce_scatter_gradient(c, c.reduce_scatter_sum(empty), empty),
@@ -213,8 +212,8 @@ TEST(B64, AGradientKeepsItsDtypeAndNoOtherIsTaken) {
   }
   const auto texts = errors(world, [&](Communicator c) {
     const auto y = c.all_gather_float(tensor<bf16>({1}, {bf(1.0f + c.rank())}));
-    all_gather_gradient(c, y, c.rank() == 0 ? tensor<bf16>({2}, {bf(3), bf(3)})
-                                            : tensor<float>({2}, {5, 5}));
+    all_gather_gradient(
+        c, y, c.rank() == 0 ? tensor<bf16>({2}, {bf(3), bf(3)}) : tensor<float>({2}, {5, 5}));
   });
   for (const std::string& text : texts) {
     EXPECT_EQ(text,
@@ -263,7 +262,8 @@ TEST(Gradient, OfAnotherShapeIsOneErrorOfEveryOperationAndCallsGoOn) {
 
 TEST(B65, IntegersHaveNoDerivative) {
   World world(2);
-  for (const std::string& text : errors(world, [](Communicator c) { all_gather_int_gradient(c); })) {
+  for (const std::string& text :
+       errors(world, [](Communicator c) { all_gather_int_gradient(c); })) {
     EXPECT_EQ(text,
               "not_differentiable | gradient of all_gather_int on world: broken contract "
               "(not_differentiable): an operation on integers has no derivative");
@@ -287,9 +287,8 @@ TEST(HostIntegers, OfDifferentLengthsArriveWhole) {
     }
     return integers;
   };
-  for (const auto& told : world.run([&](Communicator c) {
-         return HostIntegers<Communicator>::gather(c, own(c.rank()));
-       })) {
+  for (const auto& told : world.run(
+           [&](Communicator c) { return HostIntegers<Communicator>::gather(c, own(c.rank())); })) {
     ASSERT_EQ(told.size(), 4u);
     for (int rank = 0; rank < 4; ++rank) {
       EXPECT_EQ(told[static_cast<std::size_t>(rank)], own(rank)) << "rank " << rank;
@@ -304,8 +303,9 @@ TEST(TensorOperations, AddRoundsOnceToTheDtype) {
   EXPECT_TENSOR(tensor<float>({3}, {16777216, -0.0f, 0}),
                 Operations::add(tensor<float>({3}, {16777216, -0.0f, -0.0f}),
                                 tensor<float>({3}, {1, -0.0f, 0.0f})));
-  EXPECT_TENSOR(tensor<f16>({1}, {to_f16(2048.0f)}),
-                Operations::add(tensor<f16>({1}, {to_f16(2048.0f)}), tensor<f16>({1}, {to_f16(1.0f)})));
+  EXPECT_TENSOR(
+      tensor<f16>({1}, {to_f16(2048.0f)}),
+      Operations::add(tensor<f16>({1}, {to_f16(2048.0f)}), tensor<f16>({1}, {to_f16(1.0f)})));
 }
 
 TEST(TensorOperations, DivideRoundsOnceToTheDtype) {

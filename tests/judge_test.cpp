@@ -381,6 +381,38 @@ TEST(JudgeOfGradients, WantsTheErrorThatAWrongUpstreamGives) {
             "  received a gradient f32 []");
 }
 
+TEST(JudgeOfGradients, TellsOneViolationFromAnother) {
+  const std::string text = world(1, R"({"op": "all_gather_int", "inputs": [
+      {"dtype": "u8", "shape": [1], "values": [1]}],
+      "upstream": [{"dtype": "f32", "shape": [1], "values": [1]}]})");
+  EXPECT_EQ(judge_with(text,
+                       [](Transcript& transcript) {
+                         transcript[0][0].gradient_violation = Violation::gradient;
+                       })
+                .aspect,
+            "gradient");
+}
+
+TEST(JudgeOfGradients, HoldsRanksThatMayRoundDifferentlyToOneAnother) {
+  const std::string text = world(3, R"({"op": "all_reduce_sum", "inputs": [
+      {"dtype": "f16", "shape": [], "values": [1]}, {"dtype": "f16", "shape": [], "values": [2]},
+      {"dtype": "f16", "shape": [], "values": [3]}],
+      "upstream": [{"dtype": "f16", "shape": [], "values": [2048]},
+                   {"dtype": "f16", "shape": [], "values": [1]},
+                   {"dtype": "f16", "shape": [], "values": [1]}]})");
+  const auto rounded_on = [](std::size_t ranks) {
+    return [ranks](Transcript& transcript) {
+      for (std::size_t rank = 3 - ranks; rank < 3; ++rank) {
+        transcript[0][rank].gradient = FloatTensor::of<f16>({}, {f16{0x6800}});  // 2048
+      }
+    };
+  };
+  EXPECT_FALSE(judge_with(text, rounded_on(3), SumRule::unspecified).diverges);
+  const Verdict verdict = judge_with(text, rounded_on(1), SumRule::unspecified);
+  EXPECT_EQ(verdict.aspect, "gradient");
+  EXPECT_EQ(verdict.member, 2);
+}
+
 TEST(JudgeOfGradients, WantsTrueZerosOnTheRanksThatAreNotTheRoot) {
   const std::string text = world(2, R"({"op": "broadcast_float", "root": 1, "inputs": [
       {"dtype": "f32", "shape": [1], "values": ["nan"]}, {"dtype": "f32", "shape": [1], "values": [2]}],

@@ -779,8 +779,10 @@ TEST(MpiDeparture, AStuckRankTimesOutInEveryOperationAlike) {
         "gave up in call 1 (" + std::string(operation.name) + "), which timed out";
     EXPECT_TRUE(says(std::string(operation.name) + ", call 1 on world: ")) << what;
     if (c.rank() == 1) {  // comes late, and hears that the others have given up
-      EXPECT_TRUE(says("rank 0 " + gave_up)) << what;
-      EXPECT_EQ(lost, (std::vector<int>{0, 2, 3})) << what;
+      // Perhaps not from each of them: one that was told by another gives up without a word.
+      EXPECT_TRUE(says(gave_up)) << what;
+      EXPECT_FALSE(lost.empty());
+      EXPECT_EQ(std::count(lost.begin(), lost.end(), 1), 0) << what;
     } else {
       // Whose clock runs out first tells the others, and all of them name the rank that is stuck.
       EXPECT_TRUE(

@@ -2,7 +2,6 @@
 #include <gtest/gtest.h>
 
 #include <limits>
-#include <memory>
 #include <string>
 #include <vector>
 
@@ -16,11 +15,11 @@
 namespace lockstep::differentiation {
 namespace {
 
-using sim::Communicator;
-using sim::World;
 using lockstep::testing::counting;
 using lockstep::testing::filled;
 using lockstep::testing::tensor;
+using sim::Communicator;
+using sim::World;
 using Counts = std::vector<std::int64_t>;
 using Value = Tracked<FloatTensor>;
 
@@ -53,11 +52,7 @@ struct Observed : Communicator {
 };
 using Log = std::vector<std::string>;
 
-// a + b and a * b, elementwise on f32.
-Value sum(const auto& scope, const Value& a, const Value& b) {
-  return scope.local(TensorOperations<FloatTensor>::add(a.value(), b.value()), {a, b},
-                     [](const FloatTensor& up) { return std::vector{up, up}; });
-}
+// a * b, elementwise on f32.
 FloatTensor times(const FloatTensor& a, const FloatTensor& b) {
   return filled<float>(a.shape(), [&](std::int64_t i) {
     const auto at = static_cast<std::size_t>(i);
@@ -136,7 +131,8 @@ TEST(Scope, AddsUpTheUsesOfAValue) {
     const Scope scope(bare);
     const Value x = scope.variable(vector({2.0f + bare.rank()}));
     const Value y = scope.communicator().all_reduce_sum(product(scope, x, x));
-    const auto gradients = scope.backward({{y, vector({1})}, {y, vector({10})}, {x, vector({1000})}});
+    const auto gradients =
+        scope.backward({{y, vector({1})}, {y, vector({10})}, {x, vector({1000})}});
     return gradients.of(x);
   });
   EXPECT_TENSOR(vector({1000 + 2 * 22 * 2}), all[0]);
@@ -160,11 +156,11 @@ TEST(Scope, DerivedOperationsHaveTheirGradients) {
     const Value mean = all_reduce_mean(c, m);
     EXPECT_TENSOR(vector({0.5}), mean.value());
     const Value part = reduce_scatter_mean(c, s);
-    const auto gradients = scope.backward(
-        {{columns, tensor<float>({2, 2}, {1 + r, 10 + r, 100 + r, 1000 + r})},
-         {column, tensor<float>({2, 1}, {1 + r, 5 + r})},
-         {mean, vector({1 + 2 * r})},
-         {part, vector({3 + 4 * r})}});
+    const auto gradients =
+        scope.backward({{columns, tensor<float>({2, 2}, {1 + r, 10 + r, 100 + r, 1000 + r})},
+                        {column, tensor<float>({2, 1}, {1 + r, 5 + r})},
+                        {mean, vector({1 + 2 * r})},
+                        {part, vector({3 + 4 * r})}});
     return std::vector{gradients.of(x), gradients.of(z), gradients.of(m), gradients.of(s)};
   });
   EXPECT_TENSOR(tensor<float>({2, 1}, {3, 201}), all[0][0]);
@@ -361,233 +357,10 @@ TEST(Scope, IsWhatTheWrapperReturnsAndBareCommunicatorsHaveNone) {
     ASSERT_TRUE(static_cast<bool>(c.autodiff_context()));
     const Value x = c.autodiff_context().variable(vector({4}));
     const Value y = c.group({0}).autodiff_context().local(
-        vector({8}), {x}, [](const FloatTensor& up) { return std::vector{times(up, vector({2}))}; });
+        vector({8}), {x},
+        [](const FloatTensor& up) { return std::vector{times(up, vector({2}))}; });
     EXPECT_TENSOR(vector({6}), scope.backward({{y, vector({3})}}).of(x));
   });
-}
-
-// --- Errors, each on every rank alike
-
-// Every rank's error in `body`; "nothing" where it threw none.
-template <class Body>
-std::vector<std::string> errors(World& world, Body body) {
-  return world.run([&](Communicator c) -> std::string {
-    try {
-      body(c);
-      return "nothing";
-    } catch (const ContractError& error) {
-      return std::string(name(error.violation())) + " | " + error.what();
-    } catch (const InvalidArgument& error) {
-      return error.what();
-    }
-  });
-}
-
-void expect_everywhere(const std::string& text, const std::vector<std::string>& actual) {
-  EXPECT_EQ(std::vector<std::string>(actual.size(), text), actual);
-}
-
-TEST(Scope, AWindowWithAnExtraCollectiveIsOneError) {
-  World world(3);
-  expect_everywhere(
-      "window | backward on world: broken contract (window): every rank must record the same "
-      "collectives; of those on the communicator of ranks 0-2, number 1: ranks 0, 2 recorded "
-      "all_reduce_sum; rank 1 recorded nothing",
-      errors(world, [](Communicator bare) {
-        const Scope scope(bare);
-        const Value x = scope.variable(vector({1}));
-        const Value y = scope.communicator().all_gather_float(x);
-        // Rank 1 enters, but past the scope.
-        if (bare.rank() == 1) {
-          bare.all_reduce_sum(x.value());
-        } else {
-          scope.communicator().all_reduce_sum(x);
-        }
-        scope.backward({{y, vector({1, 2, 3})}});
-      }));
-}
-
-TEST(Scope, AWindowWithAnotherKindOfCollectiveIsOneError) {
-  World world(2);
-  expect_everywhere(
-      "window | backward on world: broken contract (window): every rank must record the same "
-      "collectives; of those on the communicator of ranks 1, 0, number 0: rank 1 recorded "
-      "all_gather_float; rank 0 recorded all_reduce_sum",
-      errors(world, [](Communicator bare) {
-        const Scope scope(bare);
-        const auto c = scope.communicator().group({1, 0});
-        const auto past = bare.group({1, 0});
-        const Value x = scope.variable(vector({1}));
-        if (bare.rank() == 0) {
-          past.all_gather_float(x.value());
-          c.all_reduce_sum(x);
-        } else {
-          c.all_gather_float(x);
-          past.all_reduce_sum(x.value());
-        }
-        scope.backward({});
-      }));
-}
-
-TEST(Scope, AWindowErrorLeavesTheCommunicatorUsable) {
-  World world(2);
-  const auto sums = world.run([](Communicator bare) {
-    const Scope scope(bare);
-    if (bare.rank() == 0) {
-      scope.communicator().all_reduce_sum(vector({1}));
-    } else {
-      bare.all_reduce_sum(vector({1}));
-    }
-    EXPECT_THROW(scope.backward({}), ContractError);
-    EXPECT_THROW(scope.backward({}), ContractError);  // still open, still broken
-    return bare.all_reduce_sum(vector({2}));
-  });
-  for (const FloatTensor& sum : sums) EXPECT_TENSOR(vector({4}), sum);
-}
-
-TEST(Scope, ASeedUnlikeItsValueIsOneErrorAndTheWindowStaysOpen) {
-  World world(2);
-  const auto gradients = world.run([](Communicator bare) {
-    const Scope scope(bare);
-    const Value x = scope.variable(vector({1}));
-    const Value y = scope.communicator().all_reduce_sum(x);
-    EXPECT_ERROR(scope.backward({{y, bare.rank() == 0 ? vector({1}) : tensor<double>({1}, {1})}}),
-                 ContractError,
-                 "backward on world: broken contract (gradient): an upstream gradient must have "
-                 "the dtype and shape of its result; rank 1 passed f64 [1] for f32 [1]");
-    EXPECT_ERROR(scope.backward({{y, bare.rank() == 0 ? tensor<float>({}, {1}) : vector({1})}}),
-                 ContractError, "rank 0 passed f32 [] for f32 [1]");
-    return scope.backward({{y, vector({1.0f + bare.rank()})}}).of(x);
-  });
-  for (const FloatTensor& gradient : gradients) EXPECT_TENSOR(vector({3}), gradient);
-}
-
-TEST(Scope, AWrongSeedOutranksAnotherWindow) {
-  World world(2);
-  const auto texts = errors(world, [](Communicator bare) {
-    const Scope scope(bare);
-    const Value x = scope.variable(vector({1}));
-    if (bare.rank() == 0) {
-      scope.communicator().all_reduce_sum(x);
-    } else {
-      bare.all_reduce_sum(x.value());
-    }
-    scope.backward({{x, vector({1, 2})}});
-  });
-  EXPECT_EQ(texts[0].substr(0, 10), "gradient |");
-  EXPECT_EQ(texts[1], texts[0]);
-}
-
-TEST(Scope, ASpentScopeRefusesAlikeEverywhere) {
-  const std::string spent =
-      "this scope is spent: its backward has run. Record the next forward window in a new one";
-  World world(3);
-  const auto again = [](Communicator bare, int what) {
-    const Scope scope(bare);
-    const Value x = scope.variable(vector({1}));
-    const auto y = scope.communicator().all_reduce_sum(x);
-    scope.backward({{y, vector({1})}});
-    if (what == 0) scope.backward({{y, vector({1})}});
-    if (what == 1) scope.communicator().all_reduce_sum(x);
-    if (what == 2) scope.variable(vector({2}));
-    if (what == 3) sum(scope, x, y);
-    if (what == 4) scope.communicator().group({bare.rank()});
-  };
-  for (int what = 0; what < 5; ++what) {
-    expect_everywhere(spent, errors(world, [&](Communicator c) { again(c, what); }));
-  }
-}
-
-TEST(Scope, ARankThatSkipsBackwardIsATransportError) {
-  World world(3);
-  EXPECT_ERROR(world.run([](Communicator bare) {
-    const Scope scope(bare);
-    const Value y = scope.communicator().all_reduce_sum(scope.variable(vector({1})));
-    if (bare.rank() != 1) scope.backward({{y, vector({1})}});
-  }),
-               TransportError, "rank 1");
-}
-
-TEST(Scope, APullBackThatGivesTheWrongGradientsIsRefused) {
-  World world(1);
-  world.run([](Communicator bare) {
-    const auto differentiate = [&](Scope<Communicator>::PullBack pull_back) {
-      const Scope scope(bare);
-      const Value x = scope.variable(vector({1}));
-      const Value y = scope.local(vector({2}), {x}, std::move(pull_back));
-      scope.backward({{y, vector({1})}});
-    };
-    EXPECT_ERROR(differentiate([](const FloatTensor&) { return std::vector<FloatTensor>(); }),
-                 InvalidArgument, "a pull-back gave 0 gradients for 1 inputs");
-    EXPECT_ERROR(differentiate([](const FloatTensor&) { return std::vector{vector({1, 2})}; }),
-                 InvalidArgument, "a pull-back gave a gradient f32 [2] for a value f32 [1]");
-    EXPECT_ERROR(differentiate(nullptr), InvalidArgument, "needs a pull-back");
-  });
-}
-
-TEST(Scope, ValuesOfAnotherScopeAreRefused) {
-  World world(1);
-  world.run([](Communicator bare) {
-    const Scope scope(bare);
-    const Scope other(bare);
-    const Value x = other.variable(vector({1}));
-    EXPECT_ERROR(scope.communicator().all_reduce_sum(x), InvalidArgument, "another scope");
-    EXPECT_ERROR(scope.backward({{x, vector({1})}}), InvalidArgument, "another scope");
-    const auto gradients = scope.backward({});
-    EXPECT_ERROR(gradients.of(x), InvalidArgument, "the scope's own variables");
-    EXPECT_ERROR(gradients.of(vector({1})), InvalidArgument, "the scope's own variables");
-  });
-}
-
-TEST(Scope, GivesBackWhatItHeldAfterBackward) {
-  World world(1);
-  world.run([](Communicator bare) {
-    const auto held = std::make_shared<int>(0);
-    const Scope scope(bare);
-    const Value x = scope.variable(vector({1}));
-    const Value y = scope.local(vector({1}), {x}, [held](const FloatTensor& up) {
-      return std::vector{up};
-    });
-    EXPECT_EQ(held.use_count(), 2);
-    scope.backward({{y, vector({1})}});
-    EXPECT_EQ(held.use_count(), 1);
-  });
-}
-
-// --- Windows as descriptions
-
-TEST(Window, SurvivesTheWire) {
-  Window window;
-  window.communicators = {{{0, 1, 2}, {}}, {{2, 0}, {2, 2, 0}}};
-  window.collectives = {{0, Operation::all_reduce_sum, {}},
-                        {1, Operation::all_to_all_v_float, {0}},
-                        {0, Operation::broadcast_float, {1, 0}}};
-  window.loss = {2, 0};
-  window.unlike = {{{DType::bf16, {2, 3}}, {DType::f32, {}}}};
-  const Window read = decode_window(encode(window));
-  ASSERT_EQ(read.communicators.size(), 2u);
-  EXPECT_EQ(read.communicators[1].members, (std::vector<int>{2, 0}));
-  EXPECT_EQ(read.communicators[1].origin, (std::vector<std::int64_t>{2, 2, 0}));
-  ASSERT_EQ(read.collectives.size(), 3u);
-  EXPECT_EQ(read.collectives[1].communicator, 1);
-  EXPECT_EQ(read.collectives[1].operation, Operation::all_to_all_v_float);
-  EXPECT_EQ(read.collectives[2].feeds_on, (Frontier{1, 0}));
-  EXPECT_EQ(read.loss, (Frontier{2, 0}));
-  ASSERT_EQ(read.unlike.size(), 1u);
-  EXPECT_EQ(read.unlike[0].value, (TensorType{DType::bf16, {2, 3}}));
-  EXPECT_EQ(read.unlike[0].upstream, (TensorType{DType::f32, {}}));
-}
-
-TEST(Frontiers, LeaveOutWhatFollowsFromTheRest) {
-  Frontiers frontiers;
-  frontiers.add({});      // 0
-  frontiers.add({});      // 1
-  frontiers.add({0});     // 2
-  frontiers.add({2, 1});  // 3
-  EXPECT_EQ(frontiers.join({1}, {0}), (Frontier{1, 0}));
-  EXPECT_EQ(frontiers.join({2}, {1, 0}), (Frontier{2, 1}));
-  EXPECT_EQ(frontiers.join({3}, {2, 1}), (Frontier{3}));
-  EXPECT_EQ(frontiers.join({3}, {0}), (Frontier{3}));
 }
 
 }  // namespace

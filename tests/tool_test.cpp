@@ -2,6 +2,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -108,8 +109,8 @@ TEST_F(Tool, RefusesOtherNonsenseOnTheCommandLine) {
   refused("lockstep verify --backend sim --sum-rule unspecified", "sums are exact or rank_order");
   refused("lockstep verify --json no/such/place.json", "no/such is not a directory");
   refused("lockstep verify --frobnicate", "--frobnicate");
-  refused("lockstep", "A subcommand is required");
-  refused("lockstep fly", "fly");
+  refused("lockstep", "a command is needed: verify, replay, oracle, backends");
+  refused("lockstep fly", "there is no command 'fly': verify, replay, oracle, backends");
   refused("lockstep replay", "CASE is required");
   refused("lockstep replay absent.json", "cannot read absent.json: No such file or directory");
   refused("lockstep replay .", "cannot read .: it is a directory");
@@ -176,17 +177,18 @@ TEST_F(Tool, FindsNoFaultInTheSimulator) {
   EXPECT_EQ(ended.err, "") << "quiet in a pipe";
   EXPECT_NE(ended.out.find("Conformance of sim: sums exact, seed 5"), std::string::npos);
   const std::string json = content_of(directory_ / "r.json");
-  EXPECT_EQ(without_seconds(json).substr(0, 167),
-            "{\n"
-            "  \"backend\": \"sim\",\n"
-            "  \"sum_rule\": \"exact\",\n"
-            "  \"seed\": 5,\n"
-            "  \"ranks\": [1, 8],\n"
-            "  \"cases\": 500,\n"
-            "  \"seconds\": 0,\n"
-            "  \"verdict\": \"holds\",\n"
-            "  \"properties\": [\n"
-            "    {");
+  EXPECT_TRUE(
+      without_seconds(json).starts_with("{\n"
+                                        "  \"backend\": \"sim\",\n"
+                                        "  \"sum_rule\": \"exact\",\n"
+                                        "  \"seed\": 5,\n"
+                                        "  \"ranks\": [1, 8],\n"
+                                        "  \"cases\": 500,\n"
+                                        "  \"seconds\": 0,\n"
+                                        "  \"verdict\": \"holds\",\n"
+                                        "  \"properties\": [\n"
+                                        "    {"))
+      << json;
   EXPECT_EQ(files(), std::vector<std::string>{"r.json"});
 }
 

@@ -155,7 +155,7 @@ class MpiBackend final : public Backend {
   ~MpiBackend() override {
     if (job_ == nullptr) return;
     worlds_.clear();
-    if (job_->rank() == 0) {
+    if (job_->rank() == 0 && others_serve_) {
       try {
         job_->announce({});
       } catch (const BackendBroken&) {
@@ -195,6 +195,7 @@ class MpiBackend final : public Backend {
 
   std::optional<int> serve() override {
     start();
+    others_serve_ = true;
     if (job_->rank() == 0) return std::nullopt;
     for (;;) {
       const Bytes bytes = job_->await_announcement();
@@ -207,10 +208,7 @@ class MpiBackend final : public Backend {
 
   Transcript run(const Case& c) override {
     start();
-    if (c.world > job_->size()) {
-      throw BackendBroken("a world of " + std::to_string(c.world) + " in a job of " +
-                          std::to_string(job_->size()) + " processes");
-    }
+    require_processes(c.world);
     const bool clean = leaves_no_trace(c);
     const bool fresh = !clean || !reusable_.contains(c.world);
     Bytes announcement = encode(c);
@@ -228,9 +226,23 @@ class MpiBackend final : public Backend {
     return assemble(c, ranks);
   }
 
+  void run_ranks(int ranks, const RankBody& body) override {
+    start();
+    require_processes(ranks);
+    if (job_->rank() >= ranks) return;
+    SubjectOf<mpi::Communicator> subject(fresh_world(ranks));
+    body(job_->rank(), subject);
+  }
+
  private:
   void start() {
     if (job_ == nullptr) job_ = std::make_unique<Job>();
+  }
+
+  void require_processes(int ranks) const {
+    if (ranks <= job_->size()) return;
+    throw BackendBroken("a world of " + std::to_string(ranks) + " in a job of " +
+                        std::to_string(job_->size()) + " processes");
   }
 
   // This process's part. Making a communicator costs more than most cases, so one is used again as
@@ -252,6 +264,7 @@ class MpiBackend final : public Backend {
 
   SumRule sum_rule_ = SumRule::unspecified;
   std::unique_ptr<Job> job_;
+  bool others_serve_ = false;  // and wait for the end to be announced
   std::map<int, mpi::Communicator> worlds_;
   std::set<int> reusable_;  // the judge's list of worlds whose communicator is as good as new
 };

@@ -1,5 +1,6 @@
 #include "arguments.hpp"
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <optional>
@@ -34,6 +35,45 @@ RankRange parse_ranks(const std::string& text) {
   if (*fewest < 1 || *most < 1) refuse("--ranks", text, "a world has at least one rank");
   if (*most < *fewest) refuse("--ranks", text, "the range is empty; the smaller world comes first");
   return {*fewest, *most};
+}
+
+std::vector<std::string> parse_list(const std::string& option, const std::string& text) {
+  std::vector<std::string> list;
+  for (std::size_t begin = 0; begin <= text.size();) {
+    const std::size_t end = std::min(text.find(',', begin), text.size());
+    list.push_back(text.substr(begin, end - begin));
+    if (list.back().empty()) refuse(option, text, "not a list such as A,B: an entry is empty");
+    begin = end + 1;
+  }
+  return list;
+}
+
+std::vector<int> parse_rank_list(const std::string& text) {
+  std::vector<int> list;
+  for (const std::string& entry : parse_list("--ranks", text)) {
+    const RankRange range = parse_ranks(entry);
+    for (int ranks = range.fewest; ranks <= range.most; ++ranks) list.push_back(ranks);
+  }
+  return list;
+}
+
+std::vector<std::int64_t> parse_sizes(const std::string& option, const std::string& text) {
+  constexpr std::string_view suffixes[] = {"Ki", "Mi", "Gi", "Ti"};
+  std::vector<std::int64_t> list;
+  for (std::string entry : parse_list(option, text)) {
+    int shift = 0;
+    for (int i = 0; i < 4; ++i) {
+      if (!entry.ends_with(suffixes[i])) continue;
+      shift = 10 * (i + 1);
+      entry.resize(entry.size() - 2);
+    }
+    const std::optional<std::int64_t> size = number<std::int64_t>(entry);
+    if (!size || *size < 0 || *size > (INT64_MAX >> shift)) {
+      refuse(option, text, "not a list of sizes in bytes such as 64,16Mi");
+    }
+    list.push_back(*size << shift);
+  }
+  return list;
 }
 
 std::int64_t parse_number(const std::string& option, const std::string& text, std::int64_t least) {

@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "bench_plan.hpp"
+
 namespace lockstep::tool {
 
 struct VerifyArguments {
@@ -33,6 +35,15 @@ struct OracleArguments {
   std::string file = "-";
 };
 int oracle_command(const OracleArguments& arguments);
+
+struct BenchArguments {
+  bench::Arguments plan;
+  std::string backend = "sim";
+  std::optional<std::string> sum_rules;  // a list; the backend's own when absent
+  std::optional<std::string> json;
+  std::optional<std::string> lines;  // where a launched process leaves its measurements
+};
+int bench_command(const BenchArguments& arguments);
 
 int backends_command();
 

@@ -1,4 +1,4 @@
-// lockstep: verify | replay | oracle | backends
+// lockstep: verify | replay | oracle | bench | backends
 
 #include <functional>
 #include <iostream>
@@ -20,6 +20,8 @@ namespace {
 constexpr const char* statuses =
     "Exit status: 0 all held, 1 a divergence, 2 bad usage or input, 3 the backend broke,\n"
     "77 the backend cannot run here.";
+
+constexpr const char* commands = "verify, replay, oracle, bench, backends";
 
 void describe_verify(CLI::App& app, VerifyArguments& arguments, std::function<int()>& command) {
   CLI::App* verify = app.add_subcommand("verify", "Run generated cases on backends and judge them");
@@ -64,17 +66,45 @@ void describe_oracle(CLI::App& app, OracleArguments& arguments, std::function<in
   oracle->callback([&] { command = [&] { return oracle_command(arguments); }; });
 }
 
+void describe_bench(CLI::App& app, BenchArguments& arguments, std::function<int()>& command) {
+  CLI::App* bench = app.add_subcommand("bench", "Measure how long calls take, one after the other");
+  bench::Arguments& plan = arguments.plan;
+  bench->add_option("--backend", arguments.backend, "A backend's name or library")
+      ->capture_default_str();
+  bench->add_option("--ranks", plan.ranks, "World sizes, a list of A or A..B")
+      ->capture_default_str();
+  bench
+      ->add_option("--bytes", plan.bytes,
+                   "What each rank passes, a list of sizes such as 64,4Ki,16Mi; rounded up to what "
+                   "the operation can divide")
+      ->capture_default_str();
+  bench->add_option("--op", plan.operations, "A list of operations; all if absent");
+  bench->add_option("--dtype", plan.dtypes, "A list of dtypes, each for the operations that take it")
+      ->capture_default_str();
+  bench->add_option("--sum-rule", arguments.sum_rules,
+                    "A list of exact, rank_order, unspecified; the backend's own if absent");
+  bench->add_option("--data", plan.data, "Floats: normal, or adversarial (exponents far apart)")
+      ->capture_default_str();
+  bench->add_option("--runs", plan.runs, "How often each is measured")->capture_default_str();
+  bench->add_option("--seconds", plan.seconds, "How long one run takes, about")
+      ->capture_default_str();
+  bench->add_option("--json", arguments.json, "Write the results to this file as well");
+  bench->add_option("--lines", arguments.lines)->group("");  // between the tool's own processes
+  bench->callback([&] { command = [&] { return bench_command(arguments); }; });
+}
+
 int run(int argc, char** argv) {
   CLI::App app("Checks backends of tensor collectives against an exact oracle.", "lockstep");
   app.footer(statuses);
-  app.require_subcommand(1);
   VerifyArguments verify;
   ReplayArguments replay;
   OracleArguments oracle;
+  BenchArguments bench;
   std::function<int()> command;
   describe_verify(app, verify, command);
   describe_replay(app, replay, command);
   describe_oracle(app, oracle, command);
+  describe_bench(app, bench, command);
   app.add_subcommand("backends", "What can run here, and why not the rest")->callback([&] {
     command = backends_command;
   });
@@ -82,8 +112,13 @@ int run(int argc, char** argv) {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return app.exit(error);  // help was asked for
+    const std::string word = argc > 1 ? argv[1] : "";
+    if (app.get_subcommands().empty() && !word.empty() && word[0] != '-') {
+      throw Failure(bad_usage, "there is no command '" + word + "': " + commands);
+    }
     throw Failure(bad_usage, std::string(error.what()) + "\nRun with --help for more information.");
   }
+  if (!command) throw Failure(bad_usage, std::string("a command is needed: ") + commands);
   return command();
 }
 

@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <exception>
 #include <iosfwd>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -89,15 +90,19 @@ class ContractError : public Error {
  public:
   // `communicator` is its printed name; `call_number` counts the calls on it from 0.
   ContractError(const Breach& breach, std::string_view communicator, std::uint64_t call_number);
+  // In a reverse pass, which is no call with a number, and where it concerns a whole window has no
+  // one operation. `place` is "gradient of all_gather_float on world", "backward on world".
+  ContractError(Violation violation, std::optional<Operation> operation, std::string_view place,
+                std::string_view explanation);
 
   Violation violation() const { return violation_; }
-  Operation operation() const { return operation_; }
-  std::uint64_t call_number() const { return call_number_; }
+  std::optional<Operation> operation() const { return operation_; }
+  std::optional<std::uint64_t> call_number() const { return call_number_; }
 
  private:
   Violation violation_;
-  Operation operation_;
-  std::uint64_t call_number_;
+  std::optional<Operation> operation_;
+  std::optional<std::uint64_t> call_number_;
 };
 
 class TransportError : public Error {

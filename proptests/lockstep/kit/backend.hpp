@@ -74,18 +74,31 @@ class Backend {
   // In a process that only lends its rank to the judge in another one: serves until the judge is
   // done, and returns the process's exit status. Nothing in the judge's own process.
   virtual std::optional<int> serve() { return std::nullopt; }
+
+  // What one rank of a world does; throws nothing. When it returns, the rank has left.
+  using RankBody = std::function<void(int rank, Subject& world)>;
+
+  // Calls `body` for every rank that this process plays in a fresh world of `ranks`, each on a
+  // thread of its own, and returns when all have returned. Where ranks are processes, each process
+  // of the job calls this in the same order, without serve(), and plays one rank or none. For
+  // programs that no case describes, such as measurements; not offered unless overridden. Throws
+  // BackendBroken when there is no such world.
+  virtual void run_ranks(int ranks, const RankBody& body) {
+    (void)ranks;
+    (void)body;
+    throw BackendBroken("it runs cases only");
+  }
 };
 
 // A backend whose ranks are threads of this process.
 class ThreadBackend : public Backend {
  public:
-  using RankBody = std::function<void(int rank, Subject& world)>;
-
   // Calls `body` once for every rank of a fresh world, each on a thread of its own, and returns when
-  // all have returned. `body` throws nothing. When it returns, the rank has left.
+  // all have returned.
   virtual void launch(int world, const RankBody& body) = 0;
 
   Transcript run(const Case& c) override;
+  void run_ranks(int ranks, const RankBody& body) override { launch(ranks, body); }
 };
 
 // The entry point of a backend library: one object named `lockstep_backend`.
@@ -94,7 +107,7 @@ struct BackendEntry {
   std::uint32_t abi;
   Backend* (*make)();  // a new backend, owned by the caller
 };
-inline constexpr std::uint32_t backend_abi = 1;
+inline constexpr std::uint32_t backend_abi = 2;
 
 }  // namespace lockstep::kit
 

@@ -1,5 +1,5 @@
-// Operations that follow from the collectives, with their gradients. They work on bare communicators
-// and on differentiable ones alike, and are entered like the collective inside.
+// Operations that follow from the collectives, with their gradients. They work on bare
+// communicators and on differentiable ones alike, and are entered like the collective inside.
 #pragma once
 
 #include <cstddef>
@@ -11,14 +11,14 @@
 namespace lockstep::differentiation {
 namespace detail {
 
-// An operation of this rank alone that is linear: `forward` and its transpose `backward`, both on the
-// backend's own tensors.
+// An operation of this rank alone that is linear: `forward` and its transpose `backward`, both on
+// the backend's own tensors.
 template <class C, class X, class Forward, class Backward>
 X linear(const C& c, const X& x, const Forward& forward, Backward backward) {
   if constexpr (requires { x.is_constant(); }) {
-    return c.autodiff_context().local(
-        forward(x.value()), {x},
-        [backward](const auto& upstream) { return std::vector{backward(upstream)}; });
+    return c.autodiff_context().local(forward(x.value()), {x}, [backward](const auto& upstream) {
+      return std::vector{backward(upstream)};
+    });
   } else {
     return forward(x);
   }
@@ -44,24 +44,24 @@ X over_world(const C& c, const X& x) {
 
 }  // namespace detail
 
-// all_gather_float along `axis` instead of the leading one: with N ranks, [.., n, ..] -> [.., N*n, ..].
-// The gradient is a reduce-scatter along the same axis.
+// all_gather_float along `axis` instead of the leading one: with N ranks, [.., n, ..] -> [.., N*n,
+// ..]. The gradient is a reduce-scatter along the same axis.
 template <TensorCollective C>
 typename C::float_tensor all_gather_along(C c, const typename C::float_tensor& x,
                                           std::size_t axis) {
   return detail::move_axis(c, c.all_gather_float(detail::move_axis(c, x, axis, 0)), 0, axis);
 }
 
-// reduce_scatter_sum along `axis`, whose length the number of ranks divides. The gradient is a gather
-// along the same axis.
+// reduce_scatter_sum along `axis`, whose length the number of ranks divides. The gradient is a
+// gather along the same axis.
 template <TensorCollective C>
 typename C::float_tensor reduce_scatter_along(C c, const typename C::float_tensor& x,
                                               std::size_t axis) {
   return detail::move_axis(c, c.reduce_scatter_sum(detail::move_axis(c, x, axis, 0)), 0, axis);
 }
 
-// The sum over the number of ranks, rounded once more. The gradient is the sum of the upstreams over
-// the number of ranks.
+// The sum over the number of ranks, rounded once more. The gradient is the sum of the upstreams
+// over the number of ranks.
 template <ReplicatedTensorCollective C>
 typename C::float_tensor all_reduce_mean(C c, const typename C::float_tensor& x) {
   return detail::over_world(c, c.all_reduce_sum(x));

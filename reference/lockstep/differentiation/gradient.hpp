@@ -1,6 +1,6 @@
 // The gradients of the five floating collectives as plain functions, for programs that bring their
-// own differentiation. Each is entered by every rank, and gives the gradient of the sum of all ranks'
-// losses with respect to this rank's input:
+// own differentiation. Each is entered by every rank, and gives the gradient of the sum of all
+// ranks' losses with respect to this rank's input:
 //
 //   forward                      gradient with respect to the input
 //   all_gather_float             reduce_scatter_sum of the upstream gradients
@@ -30,9 +30,9 @@ namespace lockstep::differentiation {
 template <class C>
 using FloatTensorOf = typename C::float_tensor;
 
-// --- The reverse collectives alone. Every rank passes an upstream gradient of the dtype and shape of
-// its own result, which nobody checks: where that is not so on some rank, the ranks may get errors of
-// another collective, or none.
+// --- The reverse collectives alone. Every rank passes an upstream gradient of the dtype and shape
+// of its own result, which nobody checks: where that is not so on some rank, the ranks may get
+// errors of another collective, or none.
 
 template <TensorCollective C>
 FloatTensorOf<C> reverse_all_gather(C c, const FloatTensorOf<C>& upstream) {
@@ -49,8 +49,8 @@ FloatTensorOf<C> reverse_all_reduce(C c, const FloatTensorOf<C>& upstream) {
   return c.all_reduce_sum(upstream);
 }
 
-// Nothing on ranks that are not the root: what they passed never mattered, so their gradient is zero
-// whatever came back.
+// Nothing on ranks that are not the root: what they passed never mattered, so their gradient is
+// zero whatever came back.
 template <BroadcastTensorCollective C>
 std::optional<FloatTensorOf<C>> reverse_broadcast(C c, const FloatTensorOf<C>& upstream,
                                                   std::int64_t root) {
@@ -99,8 +99,8 @@ std::string name_of(const C& c) {
 }
 
 // Entered by every rank. Where any rank's upstream gradient is unlike its result, every rank throws
-// the same ContractError (`gradient`). Returns the upstream, or where there is none true zeros: +0.0
-// also where the result is infinite or NaN.
+// the same ContractError (`gradient`). Returns the upstream, or where there is none true zeros:
+// +0.0 also where the result is infinite or NaN.
 template <IntegerTensorCollective C>
 FloatTensorOf<C> agreed_upstream(C& c, Operation operation, const FloatTensorOf<C>& result,
                                  const std::optional<FloatTensorOf<C>>& upstream) {
@@ -122,10 +122,10 @@ FloatTensorOf<C> agreed_upstream(C& c, Operation operation, const FloatTensorOf<
 
 // --- The gradients
 //
-// `result` is what the forward call returned to this rank. `upstream` is the gradient of this rank's
-// loss with respect to it; nothing means that this rank's loss does not use the result, and the rank
-// still enters. An upstream unlike its result, on any rank, is the same ContractError (`gradient`) on
-// every rank, and no gradient moves.
+// `result` is what the forward call returned to this rank. `upstream` is the gradient of this
+// rank's loss with respect to it; nothing means that this rank's loss does not use the result, and
+// the rank still enters. An upstream unlike its result, on any rank, is the same ContractError
+// (`gradient`) on every rank, and no gradient moves.
 
 // Of the shape of this rank's shard.
 template <IntegerTensorCollective C>
@@ -138,8 +138,8 @@ FloatTensorOf<C> all_gather_gradient(C c, const FloatTensorOf<C>& result,
 template <IntegerTensorCollective C>
 FloatTensorOf<C> reduce_scatter_gradient(C c, const FloatTensorOf<C>& result,
                                          const std::optional<FloatTensorOf<C>>& upstream) {
-  return reverse_reduce_scatter(c,
-                                agreed_upstream(c, Operation::reduce_scatter_sum, result, upstream));
+  return reverse_reduce_scatter(
+      c, agreed_upstream(c, Operation::reduce_scatter_sum, result, upstream));
 }
 
 // Equal on all ranks.

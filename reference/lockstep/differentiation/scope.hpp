@@ -1,5 +1,5 @@
-// Reverse-mode differentiation of one forward window: what every rank computes between two updates of
-// its parameters.
+// Reverse-mode differentiation of one forward window: what every rank computes between two updates
+// of its parameters.
 //
 //   Scope scope(communicator);               // on every rank
 //   auto ranks = scope.communicator();       // records; satisfies the same concepts
@@ -8,15 +8,15 @@
 //   auto gradients = scope.backward({{sum, upstream}});
 //   gradients.of(x)
 //
-// What is differentiated is the sum of all ranks' losses. A rank that has the gradient of its own loss
-// with respect to some values passes it to `backward` (as seeds); one without a loss passes none, and
-// still enters.
+// What is differentiated is the sum of all ranks' losses. A rank that has the gradient of its own
+// loss with respect to some values passes it to `backward` (as seeds); one without a loss passes
+// none, and still enters.
 //
 // Every collective runs at once and is recorded. `backward` is entered by every rank of the scope's
 // communicator. It first agrees, in one small collective, on which recorded collectives anybody's
-// loss reaches. Those are entered by all their members, in exactly the reverse of the forward order,
-// with +0.0 in every element where a member has no gradient; those that nobody reaches are skipped by
-// everybody. So ranks may use different results without waiting for each other for ever.
+// loss reaches. Those are entered by all their members, in exactly the reverse of the forward
+// order, with +0.0 in every element where a member has no gradient; those that nobody reaches are
+// skipped by everybody. So ranks may use different results without waiting for each other for ever.
 //
 // Errors, on every rank alike and before any gradient moves:
 //   ContractError `gradient`     a seed whose dtype or shape is unlike its value's
@@ -24,8 +24,8 @@
 //   InvalidArgument              a second backward, or recording after it
 // After a ContractError the window is still open.
 //
-// A scope is one rank's own: threads do not share it. It holds on to its communicators and values until
-// backward has run and the last handle is gone.
+// A scope is one rank's own: threads do not share it. It holds on to its communicators and values
+// until backward has run and the last handle is gone.
 #pragma once
 
 #include <memory>
@@ -129,9 +129,9 @@ class Scope {
   // A value to differentiate with respect to.
   Tracked<T> variable(T value) const { return track(value, tape_->add_variable(value)); }
 
-  // The result of an operation of this rank alone: its value, its inputs, and how an upstream gradient
-  // of the value becomes one gradient per input, each of that input's dtype and shape (else
-  // InvalidArgument in backward). The pull-back runs at most once, and enters no collective.
+  // The result of an operation of this rank alone: its value, its inputs, and how an upstream
+  // gradient of the value becomes one gradient per input, each of that input's dtype and shape
+  // (else InvalidArgument in backward). The pull-back runs at most once, and enters no collective.
   Tracked<T> local(T value, const std::vector<Tracked<T>>& inputs, PullBack pull_back) const {
     if (!pull_back) throw InvalidArgument("a local operation needs a pull-back");
     std::vector<int> nodes;
@@ -195,16 +195,14 @@ class Differentiable {
                   [c = bare()](const T& upstream) { return reverse_all_reduce(c, upstream); });
   }
   Tracked<T> broadcast_float(const Tracked<T>& x, std::int64_t root) const {
-    return record(Operation::broadcast_float, x, bare_open().broadcast_float(x.value(), root),
-                  rank() == root, [c = bare(), root](const T& upstream) {
-                    return reverse_broadcast(c, upstream, root);
-                  });
+    return record(
+        Operation::broadcast_float, x, bare_open().broadcast_float(x.value(), root), rank() == root,
+        [c = bare(), root](const T& upstream) { return reverse_broadcast(c, upstream, root); });
   }
   int_tensor all_gather_int(const int_tensor& x) const { return bare_open().all_gather_int(x); }
   VariableTensorExchange<Tracked<T>> all_to_all_v_float(
-      const Tracked<T>& x, std::span<const std::int64_t> send_counts) const
-    requires VariableTensorCollective<C>
-  {
+      const Tracked<T>& x,
+      std::span<const std::int64_t> send_counts) const requires VariableTensorCollective<C> {
     auto exchange = bare_open().all_to_all_v_float(x.value(), send_counts);
     auto value = record(Operation::all_to_all_v_float, x, std::move(exchange.value), true,
                         [c = bare(), counts = exchange.receive_counts](const T& upstream) {
@@ -213,27 +211,26 @@ class Differentiable {
     return {std::move(value), std::move(exchange.receive_counts)};
   }
   VariableTensorExchange<int_tensor> all_to_all_v_int(
-      const int_tensor& x, std::span<const std::int64_t> send_counts) const
-    requires VariableTensorCollective<C>
-  {
+      const int_tensor& x,
+      std::span<const std::int64_t> send_counts) const requires VariableTensorCollective<C> {
     return bare_open().all_to_all_v_int(x, send_counts);
   }
 
   // Sub-communicators that record on the same scope, as those of C are made.
-  Differentiable group(std::span<const int> ranks) const
-    requires requires(C c) { c.group(ranks); }
+  Differentiable group(std::span<const int> ranks) const requires requires(C c) { c.group(ranks); }
   {
     bare_open();
     return Differentiable(scope_, scope_.tape_->add_group(number_, ranks));
   }
-  Differentiable group(std::initializer_list<int> ranks) const
-    requires requires(C c, std::span<const int> list) { c.group(list); }
-  {
-    return group(std::span<const int>(ranks.begin(), ranks.size()));
+  Differentiable group(std::initializer_list<int> ranks) const requires
+      requires(C c, std::span<const int> list) {
+    c.group(list);
   }
+  { return group(std::span<const int>(ranks.begin(), ranks.size())); }
   // Entered by every rank of this communicator.
-  Differentiable split(std::int64_t color, std::int64_t key) const
-    requires requires(C c) { c.split(color, key); }
+  Differentiable split(std::int64_t color, std::int64_t key) const requires requires(C c) {
+    c.split(color, key);
+  }
   {
     bare_open();
     return Differentiable(scope_, scope_.tape_->add_split(number_, color, key));

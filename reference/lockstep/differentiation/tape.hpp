@@ -1,15 +1,14 @@
 // What a scope records, and the walk back over it. Programs use lockstep/differentiation/scope.hpp.
 //
 // A tape belongs to one rank. Its nodes are values in the order in which they were made: variables,
-// results of local operations, and results of collectives. Constants have no node. The window beside
-// it holds what other ranks need to know of the collectives (window.hpp).
+// results of local operations, and results of collectives. Constants have no node. The window
+// beside it holds what other ranks need to know of the collectives (window.hpp).
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <map>
-#include <numeric>
 #include <optional>
 #include <span>
 #include <string>
@@ -44,11 +43,7 @@ class Tape {
     T upstream;
   };
 
-  explicit Tape(C root) {
-    std::vector<int> everybody(static_cast<std::size_t>(root.world_size()));
-    std::iota(everybody.begin(), everybody.end(), 0);
-    add_communicator(std::move(root), std::move(everybody), {});
-  }
+  explicit Tape(C root) { add_communicator(std::move(root), {}, {}); }
 
   // --- Recording
 
@@ -58,8 +53,8 @@ class Tape {
     require_open();
     Frontier frontier;
     for (int input : inputs) frontier = frontiers_.join(frontier, frontier_of(input));
-    return add_node({std::move(value), std::move(inputs), std::move(frontier),
-                     std::move(pull_back), no_collective});
+    return add_node({std::move(value), std::move(inputs), std::move(frontier), std::move(pull_back),
+                     no_collective});
   }
 
   // `depends` is false where the result does not depend on what this rank passed.
@@ -89,7 +84,7 @@ class Tape {
     std::vector<int> root_ranks;
     for (int member : list) {
       origin.push_back(member);
-      root_ranks.push_back(from.members[static_cast<std::size_t>(member)]);
+      root_ranks.push_back(parent == 0 ? member : from.members[static_cast<std::size_t>(member)]);
     }
     const int number = add_communicator(std::move(made), std::move(root_ranks), std::move(origin));
     groups_.emplace(std::pair(parent, std::move(list)), number);
@@ -203,8 +198,8 @@ class Tape {
       const auto number = static_cast<std::size_t>(node.collective);
       if (!reached[number]) return;  // on no member
       // True zeros where this rank has no gradient of a result that another one's loss reaches.
-      const T upstream = gradient ? *std::exchange(gradient, std::nullopt)
-                                  : Operations::zeros_like(node.value);
+      const T upstream =
+          gradient ? *std::exchange(gradient, std::nullopt) : Operations::zeros_like(node.value);
       if (auto back = reverses_[number](upstream)) {
         accumulate(node.inputs[0], *std::move(back), "the reverse of a collective");
       }

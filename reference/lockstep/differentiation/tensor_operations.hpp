@@ -1,7 +1,7 @@
 // The little that reverse passes ask of a backend's floating tensors.
 //
-// A backend whose tensors are FloatTensor needs nothing; another one specializes TensorOperations for
-// its own type.
+// A backend whose tensors are FloatTensor needs nothing; another one specializes TensorOperations
+// for its own type.
 #pragma once
 
 #include <concepts>
@@ -44,9 +44,9 @@ struct TensorOperations<FloatTensor> {
 
   // Every element over a divisor of 1 to 2^29, rounded once to the dtype.
   static FloatTensor divide(const FloatTensor& x, std::int64_t divisor);
-  // The same elements with axis `from` moved to position `to`, the others keeping their order: moving
-  // axis 2 of [a, b, c, d] to position 0 gives [c, a, b, d]. Throws InvalidArgument for an axis that
-  // is not there.
+  // The same elements with axis `from` moved to position `to`, the others keeping their order:
+  // moving axis 2 of [a, b, c, d] to position 0 gives [c, a, b, d]. Throws InvalidArgument for an
+  // axis that is not there.
   static FloatTensor move_axis(const FloatTensor& x, std::size_t from, std::size_t to);
 };
 

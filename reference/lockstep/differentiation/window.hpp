@@ -2,8 +2,8 @@
 //
 // Which of the recorded collectives does anybody's loss reach? A loss on one rank can reach a
 // collective that another rank's loss does not, and on through that other rank's part of the
-// collective to collectives that the first rank is not even a member of. So every rank describes its
-// window to all, and each works out the same answer from the same descriptions. Nothing here
+// collective to collectives that the first rank is not even a member of. So every rank describes
+// its window to all, and each works out the same answer from the same descriptions. Nothing here
 // communicates.
 #pragma once
 
@@ -19,16 +19,18 @@
 
 namespace lockstep::differentiation {
 
-// Recorded collectives of one rank, by their number in its window, latest first: those whose results
-// flow into a value without passing through another one of these. A loss that reaches the value
-// reaches them.
+// Recorded collectives of one rank, by their number in its window, latest first: those whose
+// results flow into a value without passing through another one of these. A loss that reaches the
+// value reaches them.
 using Frontier = std::vector<int>;
 
 struct Window {
   // The same communicator has the same description on all its members.
   struct Communicator {
-    std::vector<int> members;           // ranks of the scope's communicator, in this one's order
-    std::vector<std::int64_t> origin;   // how it was made, to tell apart two of the same members
+    // Ranks of the scope's communicator, in this one's order. None for the scope's communicator
+    // itself: a description should not grow with the world.
+    std::vector<int> members;
+    std::vector<std::int64_t> origin;  // how it was made, to tell apart two of the same members
   };
   struct Collective {
     int communicator;
@@ -45,8 +47,8 @@ struct Window {
 std::vector<std::int64_t> encode(const Window& window);
 Window decode_window(std::span<const std::int64_t> integers);
 
-// Joins frontiers, and leaves out what follows from the rest: programs that carry a running sum along
-// depend on all collectives before, but need to say so of the latest one only.
+// Joins frontiers, and leaves out what follows from the rest: programs that carry a running sum
+// along depend on all collectives before, but need to say so of the latest one only.
 class Frontiers {
  public:
   // Entry i is what collective i of this rank feeds on; collectives are added in order.
@@ -63,10 +65,11 @@ struct WindowBreach {
   std::string explanation;
 };
 
-// Entry r of `windows` is rank r's. For each collective of `rank`, whether anybody's loss reaches it:
-// directly, or because it is reached on any rank through what another collective feeds on. Or what
-// breaks the contract: upstream gradients unlike their values (`gradient`), or members of a
+// Entry r of `windows` is rank r's. For each collective of `rank`, whether anybody's loss reaches
+// it: directly, or because it is reached on any rank through what another collective feeds on. Or
+// what breaks the contract: upstream gradients unlike their values (`gradient`), or members of a
 // communicator that recorded different collectives on it (`window`).
-std::variant<std::vector<bool>, WindowBreach> find_reached(std::span<const Window> windows, int rank);
+std::variant<std::vector<bool>, WindowBreach> find_reached(std::span<const Window> windows,
+                                                           int rank);
 
 }  // namespace lockstep::differentiation
