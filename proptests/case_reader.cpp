@@ -111,7 +111,7 @@ class StepReader {
   explicit StepReader(int world) : world_(world) {}
 
   Step read(const Place& place, std::span<const Step> earlier) {
-    place.require_object("a step", {"group", "op", "root", "inputs", "upstream", "expected"});
+    place.require_object("a step", {"group", "op", "repeat", "root", "inputs", "upstream", "expected"});
     step_ = Step();
     earlier_ = earlier;
     if (place.has("group")) read_group(place.at("group"));
@@ -119,6 +119,7 @@ class StepReader {
     // First of all, so that every later list is as long as the text has shown to be.
     place.at("inputs").require_list_of(members_, each_member());
     read_operations(place.at("op"));
+    if (place.has("repeat")) step_.repeat = place.at("repeat").integer_between(1, most_repeats);
     read_roots(place);
     read_inputs(place.at("inputs"));
     if (place.has("upstream")) read_upstream(place.at("upstream"));
@@ -330,6 +331,9 @@ class StepReader {
       outcome.gradient = read_tensor(place, false, "a gradient");
     }
   }
+
+  // Beyond this a case is no test but a load.
+  static constexpr std::int64_t most_repeats = 1'000'000;
 
   // The violations that a call itself can report; the others belong to reverse passes.
   static constexpr std::size_t forward_violations = 12;

@@ -128,6 +128,7 @@ std::string step_object(const Step& step, Layout layout) {
   }
   text += "\"op\": " +
           shared(step.operations, [](Operation operation) { return in_quotes(name(operation)); });
+  if (step.repeat > 1) text += ", \"repeat\": " + std::to_string(step.repeat);
   if (!step.roots.empty()) text += ", \"root\": " + shared(step.roots, integer);
   text += per_member("inputs", step.inputs.size(), layout, [&](std::size_t member) {
     return input_object(step.inputs[member], step.operations[member]);

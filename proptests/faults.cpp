@@ -170,7 +170,10 @@ bool counts_sum(Call& call) {
     std::vector<std::int64_t>& counts = call.input(member).send_counts;
     if (counts.empty() || std::ranges::max(counts) == INT64_MAX) return false;
     std::int64_t& count = counts[call.dice.index(counts.size())];
-    switch (call.dice.below(4)) {
+    switch (call.dice.below(5)) {
+      case 4:  // right again in 16 or 32 bits
+        count += call.dice.one_in(2) ? std::int64_t{1} << 32 : std::int64_t{1} << 16;
+        break;
       case 0:
         count += 1;
         break;

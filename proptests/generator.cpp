@@ -99,6 +99,19 @@ void calls_and_gradients(Dice& dice, ProgramBuilder& program, bool groups) {
   }
 }
 
+// One call again and again, sometimes between others: up to beyond the numbers that buffers, caches
+// and counters wrap around at, which the largest worlds would make too slow.
+void repeated_call(Dice& dice, ProgramBuilder& program) {
+  const int world = program.program().world;
+  if (dice.one_in(4)) program.call(draw_operation(dice));
+  program.call(draw_operation(dice));
+  std::int64_t times = dice.between(2, 5);
+  if (world <= 4 && dice.one_in(8)) times = dice.between(100, 300);
+  if (world <= 2 && dice.one_in(160)) times = dice.between(65'537, 65'600);
+  program.repeat(times);
+  if (dice.one_in(4)) program.call(draw_operation(dice));
+}
+
 // Results fed into later calls.
 void mixed_program(Dice& dice, ProgramBuilder& program, bool groups) {
   const std::vector<int> everybody = program.present();
@@ -122,6 +135,7 @@ constexpr Property all_properties[] = {
     {"all_to_all_v_float", "all_to_all_v_float moves every row to its rank, counts exact"},
     {"all_to_all_v_int", "all_to_all_v_int moves every row to its rank, counts exact"},
     {"gradient", "gradients are the transposes of the calls, and ranks without a loss enter"},
+    {"repetition", "a call made again and again goes like the first every time"},
     {"programs", "calls follow one another, on one another's results, without a trace"},
     {"contract", "a broken contract is one error, the same on every rank, and calls go on"},
     {"groups", "sub-communicators keep their own order and their own calls"},
@@ -135,13 +149,24 @@ bool is_prime(int n) {
   return n > 1;
 }
 
-// Mostly a few ranks, where a case is quick; all sizes of the range; worlds of one, odd and large
-// ones more often than their share.
+// Mostly a few ranks, where a case is quick; worlds of one, odd and large ones more often than
+// their share. Worlds that are slow to run come rarely, but come: the largest that the limits
+// allow, those just beyond 32, where tables end, and 64.
 int draw_world(Dice& dice, int fewest, int most) {
   const auto between = [&](int low, int high) {
     return static_cast<int>(
         dice.between(std::clamp(low, fewest, most), std::clamp(high, fewest, most)));
   };
+  if (dice.one_in(512)) {
+    switch (dice.below(3)) {
+      case 0:
+        return between(33, 33);
+      case 1:
+        return between(64, 64);
+      default:
+        return between(17, most);
+    }
+  }
   switch (dice.below(8)) {
     case 0:
     case 1:
@@ -150,18 +175,16 @@ int draw_world(Dice& dice, int fewest, int most) {
     case 3:
       return between(1, 3);
     case 4: {
-      const int start = between(1, 64);
+      const int start = between(1, 13);
       for (int n = start; n <= most; ++n) {
         if (is_prime(n)) return n;
       }
       return start;
     }
     case 5:
-      return dice.one_in(4) ? most : between(1, 8);
-    case 6:
-      return dice.one_in(8) ? between(33, 64) : between(1, 16);
+      return dice.one_in(4) ? between(8, 16) : between(1, 8);
     default:
-      return between(1, 8);
+      return between(fewest, std::max(8, fewest + 7));
   }
 }
 
@@ -190,6 +213,8 @@ Case draw_case(std::string_view property, const GeneratorLimits& limits, std::ui
     calls_of(*operation, dice, program);
   } else if (property == "gradient") {
     calls_and_gradients(dice, program, limits.groups);
+  } else if (property == "repetition") {
+    repeated_call(dice, program);
   } else if (property == "programs") {
     mixed_program(dice, program, limits.groups);
   } else if (property == "contract") {

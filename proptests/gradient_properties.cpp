@@ -54,6 +54,7 @@ FloatTensor draw_tensor(DType dtype, const Shape& shape) {
 double inner_product(const FloatTensor& a, const FloatTensor& b) {
   const std::vector<double> x = as_doubles(a);
   const std::vector<double> y = as_doubles(b);
+  if (a.shape() != b.shape()) throw Error("a gradient of another shape");
   return std::inner_product(x.begin(), x.end(), y.begin(), 0.0);
 }
 

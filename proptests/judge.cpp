@@ -160,6 +160,9 @@ class StepJudge {
       where += " of the group " + list(step_.group) + " (rank " + std::to_string(rank) +
                " of the world)";
     }
+    if (const std::int64_t repetition = actual_[member].repetition; repetition > 0) {
+      where += ", call " + std::to_string(repetition + 1) + " of " + std::to_string(step_.repeat);
+    }
     return {static_cast<int>(index_), static_cast<int>(member), rank, std::move(aspect),
             where + ": " + what};
   }

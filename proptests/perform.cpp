@@ -101,6 +101,14 @@ void describe_failure(Outcome& outcome) {
   }
 }
 
+// Whether two calls with the same arguments went alike. (Messages number the calls.)
+bool alike(const Outcome& a, const Outcome& b) {
+  if (a.kind != b.kind) return false;
+  if (a.kind == Outcome::Kind::contract) return a.violation == b.violation;
+  return a.kind != Outcome::Kind::value ||
+         (same_bits(a.value, b.value) && a.receive_counts == b.receive_counts);
+}
+
 class Performance {
  public:
   Performance(const Case& c, int rank, Subject& world)
@@ -147,23 +155,41 @@ class Performance {
       Passed passed = input.from_step ? Passed(value_of(static_cast<std::size_t>(*input.from_step)))
                                       : Passed(input.tensor, inside_a_block(index));
       Subject& subject = communicator(step.group);
-      Returned returned;
-      try {
-        returned = call(subject, step.operations[member], passed.tensor(), root, input.send_counts);
-        outcome.kind = Outcome::Kind::value;
-      } catch (...) {
-        describe_failure(outcome);
+      for (std::int64_t repetition = 0; repetition < step.repeat; ++repetition) {
+        Outcome now;
+        try {
+          Returned returned =
+              call(subject, step.operations[member], passed.tensor(), root, input.send_counts);
+          now.kind = Outcome::Kind::value;
+          now.value = std::move(returned.value);
+          now.receive_counts = std::move(returned.receive_counts);
+        } catch (...) {
+          describe_failure(now);
+        }
+        const bool over = now.kind == Outcome::Kind::broken;
+        if (repetition == 0 || (outcome.repetition == 0 && !alike(now, outcome))) {
+          now.repetition = repetition;
+          take(index, std::move(now), outcome);
+        }
+        if (over) break;
       }
       outcome.input_changed = passed.changed();
       if (outcome.input_changed && input.from_step) {
         excuse(static_cast<std::size_t>(*input.from_step));
       }
       if (outcome.kind != Outcome::Kind::value) return;
-      outcome.value = keep(index, std::move(returned.value));
-      outcome.receive_counts = std::move(returned.receive_counts);
       if (asks_for_gradient(step)) differentiate(index, member, subject, outcome);
     } catch (...) {
       describe_failure(outcome);
+    }
+  }
+
+  // Makes what a call gave the outcome of its step, and keeps the tensor.
+  void take(std::size_t index, Outcome now, Outcome& outcome) {
+    std::erase_if(kept_, [=](const Kept& kept) { return kept.step == index; });
+    outcome = std::move(now);
+    if (outcome.kind == Outcome::Kind::value) {
+      outcome.value = keep(index, std::move(outcome.value));
     }
   }
 

@@ -74,6 +74,14 @@ void ProgramBuilder::broken_call(Operation operation, std::vector<int> group) {
   append(std::move(step));
 }
 
+void ProgramBuilder::repeat(std::int64_t times) {
+  constexpr std::int64_t most_elements_moved = 4'000'000;
+  Step& step = case_.steps.back();
+  std::int64_t elements = 1;
+  for (const std::optional<Input>& input : step.inputs) elements += input->tensor.elements();
+  step.repeat = std::max<std::int64_t>(1, std::min(times, most_elements_moved / elements));
+}
+
 void ProgramBuilder::differentiate() {
   Step& step = case_.steps.back();
   const Operation operation = step.operations[0];

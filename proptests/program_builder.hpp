@@ -23,6 +23,8 @@ class ProgramBuilder {
   void call(Operation operation, std::vector<int> group = {});
   // Appends calls that break the contract in one to three ways (faults.hpp).
   void broken_call(Operation operation, std::vector<int> group = {});
+  // The latest step is called so often; less often where it moves much.
+  void repeat(std::int64_t times);
   // Asks for the gradient of the latest step, which nobody has left before: upstream gradients that
   // some members may lack, and that now and then are unlike their results.
   void differentiate();

@@ -15,7 +15,7 @@
 namespace lockstep::kit {
 namespace {
 
-using Measure = std::array<std::uint64_t, 12>;
+using Measure = std::array<std::uint64_t, 13>;
 
 // A length or count as a term of a sum that cannot overflow, broken counts included.
 std::uint64_t bounded(std::int64_t value) {
@@ -29,7 +29,7 @@ DType plainest(DType dtype) {
 
 Measure measure(const Case& c) {
   std::uint64_t members = 0, references = 0, elements = 0, rows_sent = 0, axes = 0, lengths = 0;
-  std::uint64_t groups = 0, roots = 0, dtypes = 0, values = 0;
+  std::uint64_t groups = 0, roots = 0, dtypes = 0, values = 0, repeats = 0;
   const auto add_tensor = [&](const Tensor& tensor) {
     elements += static_cast<std::uint64_t>(tensor.elements());
     axes += tensor.shape().size();
@@ -42,6 +42,7 @@ Measure measure(const Case& c) {
   };
   for (const Step& step : c.steps) {
     members += step.members();
+    repeats += bounded(step.repeat);
     for (const std::optional<Input>& input : step.inputs) {
       if (!input) continue;
       for (std::int64_t count : input->send_counts) rows_sent += bounded(count) + 1;
@@ -65,11 +66,12 @@ Measure measure(const Case& c) {
         std::ranges::count_if(step.roots, [](std::int64_t root) { return root != 0; }));
   }
   return {c.steps.size(), static_cast<std::uint64_t>(c.world),
-          members,        references,
-          elements,       rows_sent,
-          axes,           lengths,
-          groups,         roots,
-          dtypes,         values};
+          members,        repeats,
+          references,     elements,
+          rows_sent,      axes,
+          lengths,        groups,
+          roots,          dtypes,
+          values};
 }
 
 }  // namespace
@@ -88,6 +90,7 @@ Simplifications::Simplifications(Case c) {
   moves->upstreams_fit = all_upstreams_fit(*origin);
   add_step_moves(origin, moves->list);
   add_rank_moves(origin, moves->list);
+  add_repeat_moves(origin, moves->list);
   add_shape_moves(origin, moves->list);
   add_value_moves(origin, moves->list);
   moves_ = std::move(moves);

@@ -23,6 +23,9 @@ void add_step_moves(const Origin& origin, Moves& moves);
 // Fewer ranks, with their blocks in everybody's exchanges, and plainer groups and roots.
 void add_rank_moves(const Origin& origin, Moves& moves);
 
+// Fewer repetitions.
+void add_repeat_moves(const Origin& origin, Moves& moves);
+
 // Fewer rows and smaller blocks, fewer and shorter trailing axes.
 void add_shape_moves(const Origin& origin, Moves& moves);
 

@@ -153,6 +153,7 @@ Step without_members(const Step& step, const std::vector<bool>& rank_goes) {
   // Roots are said where somebody broadcasts; perhaps nobody who stays does.
   if (std::ranges::count(smaller.operations, Operation::broadcast_float) == 0)
     smaller.roots.clear();
+  smaller.repeat = step.repeat;
   return smaller;
 }
 
@@ -241,6 +242,25 @@ void add_rank_moves(const Origin& origin, Moves& moves) {
         std::ranges::fill(c.steps[s].roots, 0);
         return c;
       });
+    }
+  }
+}
+
+void add_repeat_moves(const Origin& origin, Moves& moves) {
+  for (std::size_t s = 0; s < origin->steps.size(); ++s) {
+    const std::int64_t repeat = origin->steps[s].repeat;
+    const auto add = [&](std::int64_t fewer) {
+      moves.push_back([=]() -> std::optional<Case> {
+        Case c = *origin;
+        c.steps[s].repeat = fewer;
+        return c;
+      });
+    };
+    if (repeat > 1) add(1);
+    if (repeat > 2) add(2);
+    // Ever smaller parts less: where it fails from one number on, that number is found quickly.
+    for (std::int64_t less = repeat / 2; less > 0 && repeat - less > 2; less /= 2) {
+      add(repeat - less);
     }
   }
 }

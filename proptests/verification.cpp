@@ -56,9 +56,9 @@ class Verification {
     const auto share = static_cast<std::int64_t>(std::max<std::size_t>(running.size(), 1));
     for (std::int64_t i = 0; i < options_.cases; ++i) {
       PropertyReport& property = *running[static_cast<std::size_t>(i % share)];
-      if (property.verdict != PropertyReport::Verdict::broken) {
-        run_case(property, static_cast<std::uint64_t>(i / share));
-      }
+      if (property.verdict == PropertyReport::Verdict::broken) continue;
+      run_case(property, static_cast<std::uint64_t>(i / share));
+      if (options_.stop_when_broken && property.verdict == PropertyReport::Verdict::broken) break;
     }
     return std::move(report_);
   }
@@ -180,6 +180,7 @@ std::string explain(const Counterexample& counterexample) {
       }
       text += "}";
     }
+    if (step.repeat > 1) text += ", " + std::to_string(step.repeat) + " times in a row";
     text += "\n";
     constexpr std::size_t most_members = 8;
     for (std::size_t m = 0; m < std::min(step.members(), most_members); ++m) {
@@ -199,6 +200,10 @@ std::string explain(const Counterexample& counterexample) {
       }
       if (is_all_to_all_v(step.operations[m])) {
         text += ", counts " + to_string(Shape(std::span<const std::int64_t>(input->send_counts)));
+      }
+      if (!step.upstream.empty()) {
+        text += ", upstream ";
+        text += step.upstream[m] ? to_string(*step.upstream[m]) : "none";
       }
       text += "\n";
     }

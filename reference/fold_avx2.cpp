@@ -7,8 +7,8 @@
 #include <immintrin.h>
 
 #include <algorithm>
+#include <numeric>
 #include <type_traits>
-#include <vector>
 
 #include <lockstep/exact_sum.hpp>
 #include <lockstep/rank_order_sum.hpp>

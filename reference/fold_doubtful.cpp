@@ -5,8 +5,8 @@
 namespace lockstep {
 
 template <class T>
-void sum_doubtful(std::span<const T* const> addends, std::int64_t begin,
-                  std::span<const Flag<T>> doubtful, T* out) {
+void sum_doubtful(Addends<T> addends, std::int64_t begin, std::span<const Flag<T>> doubtful,
+                  T* out) {
   const auto count = static_cast<std::int64_t>(addends.size());
   DigitAccumulator<T> total;
   for (std::size_t i = 0; i < doubtful.size(); ++i) {
@@ -17,13 +17,9 @@ void sum_doubtful(std::span<const T* const> addends, std::int64_t begin,
   }
 }
 
-template void sum_doubtful(std::span<const f16* const>, std::int64_t, std::span<const Flag<f16>>,
-                           f16*);
-template void sum_doubtful(std::span<const bf16* const>, std::int64_t, std::span<const Flag<bf16>>,
-                           bf16*);
-template void sum_doubtful(std::span<const float* const>, std::int64_t,
-                           std::span<const Flag<float>>, float*);
-template void sum_doubtful(std::span<const double* const>, std::int64_t,
-                           std::span<const Flag<double>>, double*);
+template void sum_doubtful(Addends<f16>, std::int64_t, std::span<const Flag<f16>>, f16*);
+template void sum_doubtful(Addends<bf16>, std::int64_t, std::span<const Flag<bf16>>, bf16*);
+template void sum_doubtful(Addends<float>, std::int64_t, std::span<const Flag<float>>, float*);
+template void sum_doubtful(Addends<double>, std::int64_t, std::span<const Flag<double>>, double*);
 
 }  // namespace lockstep

@@ -7,6 +7,8 @@
 
 #include <lockstep/half.hpp>
 
+#include "addends.hpp"
+
 namespace lockstep {
 
 // As wide as the lanes an element is summed in, so that a loop over elements vectorises.
@@ -16,7 +18,7 @@ using Flag = std::conditional_t<sizeof(T) == 8, std::uint64_t, std::uint32_t>;
 // out[begin + i] = the exact sum of the addends' elements begin + i, for each i with doubtful[i] !=
 // 0. Integer code, compiled once for every instruction set, which could not speed it up.
 template <class T>
-void sum_doubtful(std::span<const T* const> addends, std::int64_t begin,
-                  std::span<const Flag<T>> doubtful, T* out);
+void sum_doubtful(Addends<T> addends, std::int64_t begin, std::span<const Flag<T>> doubtful,
+                  T* out);
 
 }  // namespace lockstep

@@ -69,13 +69,26 @@ template <>
 struct BlockOf<CertifiedSum<double>> {
   alignas(64) double sum[block_elements];
   alignas(64) double error[block_elements];
-  alignas(64) std::uint64_t lost[block_elements];
+  alignas(64) double lost[block_elements];
 
   CertifiedSum<double> load(std::int64_t i) const { return {sum[i], error[i], lost[i]}; }
   void store(std::int64_t i, const CertifiedSum<double>& s) {
     sum[i] = s.sum;
     error[i] = s.error;
     lost[i] = s.lost;
+  }
+};
+template <class T>
+struct BlockOf<CompensatedSum<T>> {
+  alignas(64) double sum[block_elements];
+  alignas(64) double error[block_elements];
+  alignas(64) double magnitudes[block_elements];
+
+  CompensatedSum<T> load(std::int64_t i) const { return {sum[i], error[i], magnitudes[i]}; }
+  void store(std::int64_t i, const CompensatedSum<T>& s) {
+    sum[i] = s.sum;
+    error[i] = s.error;
+    magnitudes[i] = s.magnitudes;
   }
 };
 template <class T>
@@ -101,8 +114,7 @@ void add_group(const Lane* const* addends, std::int64_t n, BlockOf<Sum>& block) 
 
 // Adds elements [begin, begin + n) of every addend to `block`.
 template <class Sum, class T>
-void add_block(std::span<const T* const> addends, std::int64_t begin, std::int64_t n,
-               BlockOf<Sum>& block) {
+void add_block(Addends<T> addends, std::int64_t begin, std::int64_t n, BlockOf<Sum>& block) {
   using Lane = std::conditional_t<std::is_same_v<T, f16>, float, T>;
   [[maybe_unused]] alignas(
       64) float widened[std::is_same_v<T, f16> ? largest_group : 1][block_elements];
@@ -165,8 +177,28 @@ inline bool round_block(const BlockOf<CertifiedSum<f16>>& block, std::int64_t n,
   return spread < 0;
 }
 
+// Sums a block again, with more care, and clears `doubtful` where that certifies the result. Costs
+// as much as long sums of a few elements, so it is left out for few.
 template <class T>
-void fold_exact(std::span<const T* const> addends, std::int64_t elements, T* out) {
+void reconsider(Addends<T> addends, std::int64_t begin, std::int64_t n, T* out, Flag<T>* doubtful) {
+  if (std::accumulate(doubtful, doubtful + n, Flag<T>{0}) <= static_cast<Flag<T>>(n / 16)) return;
+  const auto count = static_cast<std::int64_t>(addends.size());
+  BlockOf<CompensatedSum<T>> block;
+  clear(n, block);
+  add_block(addends, begin, n, block);
+  LOCKSTEP_INDEPENDENT_ITERATIONS
+  for (std::int64_t i = 0; i < n; ++i) {
+    const CompensatedSum<T> s = block.load(i);
+    const auto rounded = to_bits(s.rounded());
+    const auto kept = to_bits(out[i]);
+    const Flag<T> settled = doubtful[i] & (s.certified(count) ? 1 : 0);
+    out[i] = from_bits<T>(settled != 0 ? rounded : kept);
+    doubtful[i] -= settled;
+  }
+}
+
+template <class T>
+void fold_exact(Addends<T> addends, std::int64_t elements, T* out) {
   const int spread = CertifiedSum<T>::widest_spread(static_cast<std::int64_t>(addends.size()));
   BlockOf<CertifiedSum<T>> block;
   alignas(64) Flag<T> doubtful[block_elements];
@@ -175,13 +207,16 @@ void fold_exact(std::span<const T* const> addends, std::int64_t elements, T* out
     clear(n, block);
     add_block(addends, begin, n, block);
     if (!round_block(block, n, spread, out + begin, doubtful)) continue;
+    if constexpr (std::is_same_v<T, float> || std::is_same_v<T, bf16>) {
+      reconsider(addends, begin, n, out + begin, doubtful);
+    }
     sum_doubtful(addends, begin, std::span<const Flag<T>>(doubtful, static_cast<std::size_t>(n)),
                  out);
   }
 }
 
 template <class T>
-void fold_rank_order(std::span<const T* const> addends, std::int64_t elements, T* out) {
+void fold_rank_order(Addends<T> addends, std::int64_t elements, T* out) {
   BlockOf<RankOrderSum<T>> block;
   for (std::int64_t begin = 0; begin < elements; begin += block_elements) {
     const std::int64_t n = std::min(block_elements, elements - begin);
@@ -194,7 +229,7 @@ void fold_rank_order(std::span<const T* const> addends, std::int64_t elements, T
 
 // RankOrderSum<f16>, step by step for a whole block, so that hardware rounds to f16.
 template <>
-inline void fold_rank_order(std::span<const f16* const> addends, std::int64_t elements, f16* out) {
+inline void fold_rank_order(Addends<f16> addends, std::int64_t elements, f16* out) {
   alignas(64) float sum[block_elements];
   alignas(64) float x[block_elements];
   alignas(64) f16 rounded[block_elements];
@@ -217,11 +252,7 @@ inline void fold_rank_order(std::span<const f16* const> addends, std::int64_t el
 template <class T>
 void fold_elements(SumRule rule, std::span<const std::byte* const> addends, std::int64_t elements,
                    std::byte* out) {
-  std::vector<const T*> typed(addends.size());
-  for (std::size_t r = 0; r < addends.size(); ++r) {
-    typed[r] = reinterpret_cast<const T*>(addends[r]);
-  }
-  const std::span<const T* const> values(typed);
+  const Addends<T> values(addends);
   if (rule == SumRule::exact) {
     fold_exact<T>(values, elements, reinterpret_cast<T*>(out));
   } else {

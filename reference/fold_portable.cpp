@@ -1,7 +1,7 @@
 // The fold for any processor.
 #include <algorithm>
+#include <numeric>
 #include <type_traits>
-#include <vector>
 
 #include <lockstep/exact_sum.hpp>
 #include <lockstep/rank_order_sum.hpp>

@@ -13,6 +13,14 @@ using Signatures = std::span<const Signature>;
 using Inputs = std::span<const Tensor>;
 using Results = std::span<Result>;
 
+// An empty list that keeps its memory from call to call: in small calls, allocations would be seen.
+template <class T>
+std::vector<T>& scratch() {
+  static thread_local std::vector<T> list;
+  list.clear();
+  return list;
+}
+
 // Each function below may assume that the calls fit together.
 
 void all_gather(Signatures signatures, Inputs inputs, Results results) {
@@ -20,8 +28,7 @@ void all_gather(Signatures signatures, Inputs inputs, Results results) {
   Tensor gathered = Tensor::uninitialized(signatures[0].dtype, result_shape(signatures, 0));
   const std::int64_t shard = inputs[0].size_bytes();
   std::byte* to = gathered.mutable_bytes().data();
-  std::vector<Copy> copies;
-  copies.reserve(inputs.size());
+  auto& copies = scratch<Copy>();
   for (const Tensor& input : inputs) {
     copies.push_back({to, input.data(), shard});
     if (shard > 0) to += shard;
@@ -42,8 +49,7 @@ Tensor sum(Inputs inputs, SumRule rule) {
   constexpr std::int64_t part_bytes = 512 * 1024;
   for_parts(total.elements(), element * ranks, part_bytes,
             [&](std::int64_t begin, std::int64_t end) {
-              std::vector<const std::byte*> addends;
-              addends.reserve(inputs.size());
+              auto& addends = scratch<const std::byte*>();
               for (const Tensor& input : inputs) addends.push_back(input.data() + begin * element);
               fold(rule, dtype, addends, end - begin, out + begin * element);
             });
@@ -84,9 +90,9 @@ void all_to_all_v(Signatures signatures, Inputs inputs, Results results) {
 
   // Walk each source front to back: its block for rank 0, for rank 1, ... Sources come in rank
   // order, so each destination fills front to back as well.
-  std::vector<std::byte*> next(ranks);
-  for (std::size_t to = 0; to < ranks; ++to) next[to] = results[to].value.mutable_bytes().data();
-  std::vector<Copy> copies;
+  auto& next = scratch<std::byte*>();
+  for (Result& result : results) next.push_back(result.value.mutable_bytes().data());
+  auto& copies = scratch<Copy>();
   for (std::size_t from = 0; from < ranks; ++from) {
     const std::byte* source = inputs[from].data();
     const std::int64_t row_bytes = inputs[from].row_bytes();

@@ -1,3 +1,7 @@
+#ifdef __linux__
+#include <sys/mman.h>
+#endif
+
 #include <array>
 #include <atomic>
 #include <bit>
@@ -30,6 +34,10 @@ struct BlockPool {
   // bounded, so that one huge collective does not hold its memory for the rest of the process.
   static constexpr std::int64_t most_kept = std::int64_t{1} << 30;
   static constexpr std::size_t classes = 64 * 4;
+  // From a few huge pages on, those are asked for: fewer page faults, and fewer misses in finding
+  // pages.
+  static constexpr std::size_t huge_page = std::size_t{2} << 20;
+  static constexpr std::int64_t smallest_huge = 4 * std::int64_t{huge_page};
 
   std::mutex mutex;
   std::array<std::vector<Block*>, classes> free;
@@ -51,13 +59,18 @@ struct BlockPool {
   }
 
   static Block* fresh(std::int64_t capacity) {
-    // Whole cache lines; pages for large blocks, so that the kernel can use huge ones.
-    const std::size_t alignment = capacity >= smallest_pooled ? 4096 : 64;
-    if (capacity > INT64_MAX - 8192) throw std::bad_alloc();
-    const std::size_t total = (sizeof(Block) + static_cast<std::size_t>(capacity) + alignment - 1) /
-                              alignment * alignment;
-    void* memory = std::aligned_alloc(alignment, total);
+    const std::size_t alignment = capacity >= smallest_huge     ? huge_page
+                                  : capacity >= smallest_pooled ? 4096
+                                                                : 64;
+    if (capacity > INT64_MAX - std::int64_t{2 * huge_page}) throw std::bad_alloc();
+    const std::size_t used = sizeof(Block) + static_cast<std::size_t>(capacity);
+    void* memory = std::aligned_alloc(alignment, (used + alignment - 1) / alignment * alignment);
     if (memory == nullptr) throw std::bad_alloc();
+#ifdef MADV_HUGEPAGE
+    // Not for the last, incomplete one, of which little might be used. Where the kernel has none to
+    // give, or does not want to, ordinary pages do.
+    if (capacity >= smallest_huge) ::madvise(memory, used / huge_page * huge_page, MADV_HUGEPAGE);
+#endif
     Block* block = new (memory) Block;
     block->capacity = capacity;
     return block;

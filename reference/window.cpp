@@ -46,53 +46,86 @@ class Reader {
 
 // --- What all ranks recorded, put together
 
-// Rank r's collectives on one communicator, by their number in its window.
-using Calls = std::vector<int>;
+// Many ranks record the same: a *kind* of rank is a description that some rank gave. Ranks of one
+// kind are members of the same communicators, so that the same collectives of theirs are reached.
+struct Kinds {
+  explicit Kinds(std::span<const std::vector<std::int64_t>> descriptions) {
+    std::map<std::span<const std::int64_t>, int,
+             bool (*)(std::span<const std::int64_t>, std::span<const std::int64_t>)>
+        known([](std::span<const std::int64_t> a, std::span<const std::int64_t> b) {
+          return std::ranges::lexicographical_compare(a, b);
+        });
+    for (const std::vector<std::int64_t>& description : descriptions) {
+      const auto [entry, fresh] = known.emplace(description, static_cast<int>(windows.size()));
+      if (fresh) windows.push_back(decode_window(description));
+      of_rank.push_back(entry->second);
+    }
+  }
+  const Window& window(int kind) const { return windows[static_cast<std::size_t>(kind)]; }
 
-using Identity = std::pair<std::vector<int>, std::vector<std::int64_t>>;
+  std::vector<Window> windows;
+  std::vector<int> of_rank;
+};
 
-// Per communicator, and per rank of the scope, its calls.
-std::map<Identity, std::map<int, Calls>> calls_of(std::span<const Window> windows) {
-  std::map<Identity, std::map<int, Calls>> calls;
-  for (std::size_t rank = 0; rank < windows.size(); ++rank) {
-    const Window& window = windows[rank];
-    std::vector<Calls*> of_communicator;
+// One communicator, as all ranks recorded it.
+struct Shared {
+  std::vector<int> members;
+  std::vector<int> kinds;  // of the members, each once
+  // Per kind that recorded on it, its calls there: their numbers in its window.
+  std::map<int, std::vector<int>> calls;
+};
+
+// What ranks of this kind recorded as call `number`, or nothing.
+std::optional<Operation> recorded(const Kinds& kinds, const Shared& shared, int kind,
+                                  std::size_t number) {
+  const auto calls = shared.calls.find(kind);
+  if (calls == shared.calls.end() || number >= calls->second.size()) return std::nullopt;
+  const auto call = static_cast<std::size_t>(calls->second[number]);
+  return kinds.window(kind).collectives[call].operation;
+}
+
+std::vector<Shared> communicators_of(const Kinds& kinds) {
+  std::map<std::pair<std::vector<int>, std::vector<std::int64_t>>, Shared> found;
+  for (std::size_t kind = 0; kind < kinds.windows.size(); ++kind) {
+    const Window& window = kinds.windows[kind];
+    std::vector<std::vector<int>*> calls;
     for (const Window::Communicator& communicator : window.communicators) {
-      of_communicator.push_back(
-          &calls[{communicator.members, communicator.origin}][static_cast<int>(rank)]);
+      Shared& shared = found[{communicator.members, communicator.origin}];
+      calls.push_back(&shared.calls[static_cast<int>(kind)]);
     }
     for (std::size_t i = 0; i < window.collectives.size(); ++i) {
       const auto communicator = static_cast<std::size_t>(window.collectives[i].communicator);
-      of_communicator[communicator]->push_back(static_cast<int>(i));
+      calls[communicator]->push_back(static_cast<int>(i));
     }
   }
-  return calls;
+  std::vector<Shared> all;
+  for (auto& [identity, shared] : found) {
+    shared.members = identity.first;
+    if (shared.members.empty()) {
+      shared.members.resize(kinds.of_rank.size());
+      std::iota(shared.members.begin(), shared.members.end(), 0);
+    }
+    for (int member : shared.members) {
+      shared.kinds.push_back(kinds.of_rank[static_cast<std::size_t>(member)]);
+    }
+    std::ranges::sort(shared.kinds);
+    shared.kinds.erase(std::ranges::unique(shared.kinds).begin(), shared.kinds.end());
+    all.push_back(std::move(shared));
+  }
+  return all;
 }
 
-// What a member recorded as call `number` on a communicator, or nothing.
-std::optional<Operation> recorded(std::span<const Window> windows,
-                                  const std::map<int, Calls>& calls, int member,
-                                  std::size_t number) {
-  const auto of_member = calls.find(member);
-  if (of_member == calls.end() || number >= of_member->second.size()) return std::nullopt;
-  const auto call = static_cast<std::size_t>(of_member->second[number]);
-  return windows[static_cast<std::size_t>(member)].collectives[call].operation;
-}
-
-// "ranks 0-1 recorded all_gather_float; rank 2 recorded nothing"; nothing where all members
-// recorded the same.
-std::optional<std::string> disagreement(std::span<const Window> windows,
-                                        const std::vector<int>& members,
-                                        const std::map<int, Calls>& calls, std::size_t number) {
+// "ranks 0-1 recorded all_gather_float; rank 2 recorded nothing"
+std::string who_recorded_what(const Kinds& kinds, const Shared& shared, std::size_t number) {
   // In the order of the first member that recorded it.
   std::vector<std::pair<std::optional<Operation>, std::vector<int>>> groups;
-  for (int member : members) {
-    const std::optional<Operation> what = recorded(windows, calls, member, number);
+  for (int member : shared.members) {
+    const std::optional<Operation> what =
+        recorded(kinds, shared, kinds.of_rank[static_cast<std::size_t>(member)], number);
     auto group = std::ranges::find(groups, what, [](const auto& g) { return g.first; });
     if (group == groups.end()) group = groups.insert(groups.end(), {what, {}});
     group->second.push_back(member);
   }
-  if (groups.size() == 1) return std::nullopt;
   std::string text;
   for (const auto& [what, ranks] : groups) {
     if (!text.empty()) text += "; ";
@@ -103,26 +136,26 @@ std::optional<std::string> disagreement(std::span<const Window> windows,
   return text;
 }
 
-std::optional<WindowBreach> find_breach(std::span<const Window> windows,
-                                        const std::map<Identity, std::map<int, Calls>>& calls,
-                                        const std::vector<int>& everybody) {
+std::optional<WindowBreach> find_breach(const Kinds& kinds, std::span<const Shared> communicators) {
   std::vector<std::vector<UnlikeUpstream>> unlike;
-  for (const Window& window : windows) unlike.push_back(window.unlike);
+  for (int kind : kinds.of_rank) unlike.push_back(kinds.window(kind).unlike);
   if (std::optional<std::string> explanation = explain_unlike(unlike)) {
     return WindowBreach{Violation::gradient, std::move(*explanation)};
   }
-  for (const auto& [identity, of_rank] : calls) {
-    const std::vector<int>& members = identity.first.empty() ? everybody : identity.first;
+  for (const Shared& shared : communicators) {
     std::size_t most = 0;
-    for (const auto& [rank, of_member] : of_rank) most = std::max(most, of_member.size());
+    for (const auto& [kind, calls] : shared.calls) most = std::max(most, calls.size());
     for (std::size_t number = 0; number < most; ++number) {
-      if (const auto text = disagreement(windows, members, of_rank, number)) {
-        return WindowBreach{Violation::window,
-                            "every rank must record the same collectives; of those on the "
-                            "communicator of " +
-                                rank_list(members) + ", number " + std::to_string(number) + ": " +
-                                *text};
-      }
+      const auto first = recorded(kinds, shared, shared.kinds[0], number);
+      const bool differ = std::ranges::any_of(
+          shared.kinds, [&](int kind) { return recorded(kinds, shared, kind, number) != first; });
+      if (!differ) continue;
+      std::string explanation =
+          "every rank must record the same collectives; of those on the communicator of ";
+      explanation += rank_list(shared.members);
+      explanation += ", number " + std::to_string(number) + ": ";
+      explanation += who_recorded_what(kinds, shared, number);
+      return WindowBreach{Violation::window, std::move(explanation)};
     }
   }
   return std::nullopt;
@@ -190,54 +223,53 @@ Frontier Frontiers::join(const Frontier& a, const Frontier& b) const {
   return kept;
 }
 
-std::variant<std::vector<bool>, WindowBreach> find_reached(std::span<const Window> windows,
-                                                           int rank) {
-  const auto calls = calls_of(windows);
-  std::vector<int> everybody(windows.size());
-  std::iota(everybody.begin(), everybody.end(), 0);
-  if (std::optional<WindowBreach> breach = find_breach(windows, calls, everybody)) {
+std::variant<std::vector<bool>, WindowBreach> find_reached(
+    std::span<const std::vector<std::int64_t>> descriptions, int rank) {
+  const Kinds kinds(descriptions);
+  const std::vector<Shared> communicators = communicators_of(kinds);
+  if (std::optional<WindowBreach> breach = find_breach(kinds, communicators)) {
     return *std::move(breach);
   }
 
-  // A rank's part in a collective: who else has a part in it.
-  struct Part {
-    const std::vector<int>* members;
-    const std::map<int, Calls>* calls;
+  // By kind and number in its window: where a collective was called, and as which call there.
+  struct Call {
+    const Shared* on;
     std::size_t number;
   };
-  std::vector<std::vector<Part>> parts;
+  std::vector<std::vector<Call>> calls;
   std::vector<std::vector<bool>> reached;
-  for (const Window& window : windows) {
-    parts.emplace_back(window.collectives.size());
+  for (const Window& window : kinds.windows) {
+    calls.emplace_back(window.collectives.size());
     reached.emplace_back(window.collectives.size(), false);
   }
-  for (const auto& [identity, of_rank] : calls) {
-    for (const auto& [member, of_member] : of_rank) {
-      for (std::size_t number = 0; number < of_member.size(); ++number) {
-        parts[static_cast<std::size_t>(member)][static_cast<std::size_t>(of_member[number])] = {
-            identity.first.empty() ? &everybody : &identity.first, &of_rank, number};
+  for (const Shared& shared : communicators) {
+    for (const auto& [kind, of_kind] : shared.calls) {
+      for (std::size_t number = 0; number < of_kind.size(); ++number) {
+        const auto collective = static_cast<std::size_t>(of_kind[number]);
+        calls[static_cast<std::size_t>(kind)][collective] = {&shared, number};
       }
     }
   }
 
-  std::vector<std::pair<int, int>> pending;  // rank, collective
-  const auto reach = [&](int on, const Frontier& frontier) {
-    for (int collective : frontier) pending.emplace_back(on, collective);
+  std::vector<std::pair<int, int>> pending;  // kind, collective
+  const auto reach = [&](int kind, const Frontier& frontier) {
+    for (int collective : frontier) pending.emplace_back(kind, collective);
   };
-  for (std::size_t r = 0; r < windows.size(); ++r) reach(static_cast<int>(r), windows[r].loss);
+  for (std::size_t kind = 0; kind < kinds.windows.size(); ++kind) {
+    reach(static_cast<int>(kind), kinds.windows[kind].loss);
+  }
   while (!pending.empty()) {
-    const auto [on, collective] = pending.back();
+    const auto [kind, collective] = pending.back();
     pending.pop_back();
-    if (reached[static_cast<std::size_t>(on)][static_cast<std::size_t>(collective)]) continue;
-    const Part& part = parts[static_cast<std::size_t>(on)][static_cast<std::size_t>(collective)];
-    for (int member : *part.members) {
-      const auto m = static_cast<std::size_t>(member);
-      const int own = part.calls->at(member)[part.number];
-      reached[m][static_cast<std::size_t>(own)] = true;
-      reach(member, windows[m].collectives[static_cast<std::size_t>(own)].feeds_on);
+    if (reached[static_cast<std::size_t>(kind)][static_cast<std::size_t>(collective)]) continue;
+    const Call& call = calls[static_cast<std::size_t>(kind)][static_cast<std::size_t>(collective)];
+    for (int member : call.on->kinds) {
+      const int own = call.on->calls.at(member)[call.number];
+      reached[static_cast<std::size_t>(member)][static_cast<std::size_t>(own)] = true;
+      reach(member, kinds.window(member).collectives[static_cast<std::size_t>(own)].feeds_on);
     }
   }
-  return reached[static_cast<std::size_t>(rank)];
+  return reached[static_cast<std::size_t>(kinds.of_rank[static_cast<std::size_t>(rank)])];
 }
 
 }  // namespace lockstep::differentiation

@@ -109,8 +109,8 @@ TEST_F(Tool, RefusesOtherNonsenseOnTheCommandLine) {
   refused("lockstep verify --backend sim --sum-rule unspecified", "sums are exact or rank_order");
   refused("lockstep verify --json no/such/place.json", "no/such is not a directory");
   refused("lockstep verify --frobnicate", "--frobnicate");
-  refused("lockstep", "a command is needed: verify, replay, oracle, backends");
-  refused("lockstep fly", "there is no command 'fly': verify, replay, oracle, backends");
+  refused("lockstep", "a command is needed: verify, replay, oracle, mutants, bench, backends");
+  refused("lockstep fly", "there is no command 'fly': verify, replay, oracle, mutants, bench, backends");
   refused("lockstep replay", "CASE is required");
   refused("lockstep replay absent.json", "cannot read absent.json: No such file or directory");
   refused("lockstep replay .", "cannot read .: it is a directory");

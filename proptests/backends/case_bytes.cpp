@@ -104,6 +104,7 @@ void walk(auto& archive, Step& step) {
   walk(archive, step.roots);
   walk(archive, step.inputs);
   walk(archive, step.upstream);
+  walk(archive, step.repeat);
 }
 
 void walk(auto& archive, Case& c) {
@@ -122,6 +123,7 @@ void walk(auto& archive, Outcome& outcome) {
   walk(archive, outcome.gradient_violation);
   walk(archive, outcome.input_changed);
   walk(archive, outcome.result_changed);
+  walk(archive, outcome.repetition);
 }
 
 template <class T>

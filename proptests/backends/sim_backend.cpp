@@ -1,10 +1,9 @@
 // The simulator as a backend: ranks are threads of this process.
 
-#include <map>
-#include <memory>
-
 #include <lockstep/kit/backend.hpp>
 #include <lockstep/sim/world.hpp>
+
+#include "../kept_worlds.hpp"
 
 namespace lockstep::kit {
 namespace {
@@ -24,12 +23,10 @@ class SimBackend final : public ThreadBackend {
       throw InvalidArgument("sums are exact or rank_order, never unspecified");
     }
     sum_rule_ = options.sum_rule.value_or(SumRule::exact);
-    worlds_.clear();
-    threads_ = 0;
   }
 
   void launch(int ranks, const RankBody& body) override {
-    world_of(ranks).run([&](sim::Communicator communicator) {
+    worlds_.of(ranks, sum_rule_).run([&](sim::Communicator communicator) {
       const int rank = communicator.rank();
       SubjectOf<sim::Communicator> subject(std::move(communicator));
       body(rank, subject);
@@ -37,23 +34,8 @@ class SimBackend final : public ThreadBackend {
   }
 
  private:
-  // Worlds are kept: starting threads costs more than most cases.
-  sim::World& world_of(int ranks) {
-    if (const auto kept = worlds_.find(ranks); kept != worlds_.end()) return *kept->second;
-    if (threads_ + ranks > most_threads) {
-      worlds_.clear();
-      threads_ = 0;
-    }
-    auto world = std::make_unique<sim::World>(ranks, sim::Options{sum_rule_, std::nullopt});
-    threads_ += ranks;
-    return *worlds_.emplace(ranks, std::move(world)).first->second;
-  }
-
-  static constexpr int most_threads = 4096;
-
   SumRule sum_rule_ = SumRule::exact;
-  std::map<int, std::unique_ptr<sim::World>> worlds_;
-  int threads_ = 0;
+  KeptWorlds worlds_;
 };
 
 }  // namespace

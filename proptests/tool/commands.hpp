@@ -36,6 +36,14 @@ struct OracleArguments {
 };
 int oracle_command(const OracleArguments& arguments);
 
+struct MutantsArguments {
+  std::string cases = "20000";
+  std::optional<std::string> seed;
+  std::vector<std::string> mutants;  // all, and the right backends, when empty
+  std::optional<std::string> json;
+};
+int mutants_command(const MutantsArguments& arguments);
+
 struct BenchArguments {
   bench::Arguments plan;
   std::string backend = "sim";

@@ -1,4 +1,4 @@
-// lockstep: verify | replay | oracle | bench | backends
+// lockstep: verify | replay | oracle | mutants | bench | backends
 
 #include <functional>
 #include <iostream>
@@ -21,7 +21,7 @@ constexpr const char* statuses =
     "Exit status: 0 all held, 1 a divergence, 2 bad usage or input, 3 the backend broke,\n"
     "77 the backend cannot run here.";
 
-constexpr const char* commands = "verify, replay, oracle, bench, backends";
+constexpr const char* commands = "verify, replay, oracle, mutants, bench, backends";
 
 void describe_verify(CLI::App& app, VerifyArguments& arguments, std::function<int()>& command) {
   CLI::App* verify = app.add_subcommand("verify", "Run generated cases on backends and judge them");
@@ -66,6 +66,23 @@ void describe_oracle(CLI::App& app, OracleArguments& arguments, std::function<in
   oracle->callback([&] { command = [&] { return oracle_command(arguments); }; });
 }
 
+void describe_mutants(CLI::App& app, MutantsArguments& arguments, std::function<int()>& command) {
+  CLI::App* mutants =
+      app.add_subcommand("mutants", "Check that every deliberately wrong backend is caught");
+  mutants
+      ->add_option("--cases", arguments.cases,
+                   "After how many cases a wrong backend counts as one that got away")
+      ->capture_default_str();
+  mutants->add_option("--seed", arguments.seed,
+                      "Same seed, same cases; drawn and printed if absent");
+  mutants
+      ->add_option("--mutant", arguments.mutants,
+                   "Only this one, and how it was caught; may be repeated")
+      ->allow_extra_args(false);
+  mutants->add_option("--json", arguments.json, "Write the results to this file as well");
+  mutants->callback([&] { command = [&] { return mutants_command(arguments); }; });
+}
+
 void describe_bench(CLI::App& app, BenchArguments& arguments, std::function<int()>& command) {
   CLI::App* bench = app.add_subcommand("bench", "Measure how long calls take, one after the other");
   bench::Arguments& plan = arguments.plan;
@@ -79,7 +96,8 @@ void describe_bench(CLI::App& app, BenchArguments& arguments, std::function<int(
                    "the operation can divide")
       ->capture_default_str();
   bench->add_option("--op", plan.operations, "A list of operations; all if absent");
-  bench->add_option("--dtype", plan.dtypes, "A list of dtypes, each for the operations that take it")
+  bench
+      ->add_option("--dtype", plan.dtypes, "A list of dtypes, each for the operations that take it")
       ->capture_default_str();
   bench->add_option("--sum-rule", arguments.sum_rules,
                     "A list of exact, rank_order, unspecified; the backend's own if absent");
@@ -99,11 +117,13 @@ int run(int argc, char** argv) {
   VerifyArguments verify;
   ReplayArguments replay;
   OracleArguments oracle;
+  MutantsArguments mutants;
   BenchArguments bench;
   std::function<int()> command;
   describe_verify(app, verify, command);
   describe_replay(app, replay, command);
   describe_oracle(app, oracle, command);
+  describe_mutants(app, mutants, command);
   describe_bench(app, bench, command);
   app.add_subcommand("backends", "What can run here, and why not the rest")->callback([&] {
     command = backends_command;

@@ -41,7 +41,7 @@ Session open_session(const std::string& given, const std::optional<std::string>&
 }
 
 RankRange default_ranks(const Session& session) {
-  const int usual = session.needs_launcher() ? 4 : 8;
+  const int usual = session.needs_launcher() ? 4 : 64;
   return {1, std::min(usual, session.info().most_ranks)};
 }
 

@@ -20,10 +20,19 @@
 //   a multiple of 2^-24 of at most 2^29, again 53 bits.
 //
 // * f64 keeps the sum as an unevaluated pair s + e. Knuth's TwoSum gives for s and an addend x the
-//   rounded s' = fl(s + x) and the exact error r = (s + x) - s'. The errors are summed in e, and
-//   TwoSum applied to e and r tells whether that addition was exact. While it always was, s + e is
-//   the sum, and one floating-point addition of the two is its correct rounding, subnormal results
-//   included. Overflow on the way leaves an infinity or a NaN in s + e, which is not certified.
+//   rounded s' = fl(s + x) and the exact error r = (s + x) - s'. The errors are summed in e with
+//   TwoSum again, and what e could not hold is only measured: the sum lies within d of s + e, where
+//   d bounds the sum of the magnitudes of what was lost, often zero. With s + e = s'' + e'' by one
+//   more TwoSum, and since rounding preserves order, the sum is certified when s'' + (e'' - d) and
+//   s'' + (e'' + d) round to the same double. Overflow on the way leaves an infinity or a NaN in
+//   s + e, which is not certified.
+//
+// * f32 and bf16 with exponents too far apart get a second chance, CompensatedSum: the same with
+// one
+//   level less, since a double has bits to spare. The errors are summed in a plain e, which is
+//   wrong by at most (N-1) 2^-53 times the sum of their magnitudes; the sum is certified when both
+//   ends of an interval around fl(s + e) that holds it round to the same T. Only ties, and what
+//   lies within a double's last bits of one, are left to the long accumulator.
 //
 // NaN, infinities, zeros. The arithmetic of IEEE 754 already is the contract: NaN and infinities
 // propagate in a double sum, which finite f32 cannot overflow, and a sum that starts with -0.0, the
@@ -145,6 +154,11 @@ struct CertifiedSum<f16> {
   LOCKSTEP_HOST_DEVICE constexpr f16 rounded() const { return to_f16(rounded_to_odd()); }
 };
 
+// |x|
+LOCKSTEP_HOST_DEVICE constexpr double magnitude(double x) {
+  return from_bits<double>(to_bits(x) & ~FormatOf<double>::sign_bit);
+}
+
 // s = fl(a + b) and the exact r = (a + b) - s (Knuth), where nothing overflows.
 LOCKSTEP_HOST_DEVICE constexpr double two_sum(double a, double b, double& error) {
   const double s = a + b;
@@ -154,28 +168,75 @@ LOCKSTEP_HOST_DEVICE constexpr double two_sum(double a, double b, double& error)
   return s;
 }
 
-// f64: an unevaluated pair.
+// f64: an unevaluated pair, and how much it could not hold.
 template <>
 struct CertifiedSum<double> {
   double sum = -0.0;
   double error = 0.0;
-  std::uint64_t lost = 0;  // bits of what the pair could not hold
+  double lost = 0.0;  // the sum of the magnitudes
 
   LOCKSTEP_HOST_DEVICE constexpr void add(double x) {
     double from_sum = 0.0;
     double from_error = 0.0;
     sum = two_sum(sum, x, from_sum);
     error = two_sum(error, from_sum, from_error);
-    lost |= to_bits(from_error);
+    lost += magnitude(from_error);
   }
 
   LOCKSTEP_HOST_DEVICE static constexpr int widest_spread(std::int64_t) { return 0; }
   LOCKSTEP_HOST_DEVICE constexpr bool certified(int) const {
-    const double total = sum + error;
-    return (lost == 0) & (total - total == 0.0);  // the latter: neither infinite nor a NaN
+    double rest = 0.0;
+    const double total = two_sum(sum, error, rest);
+    // A multiple of `lost` makes up for its own roundings, the other term for those of the two
+    // sums below. Among subnormals, where that term vanishes, sums are exact.
+    const double some = 3 * lost + magnitude(rest) * 0x1p-51;
+    const std::uint64_t any = lost == 0.0 ? 0 : ~std::uint64_t{0};  // a mask, for vector loops
+    const double margin = from_bits<double>(to_bits(some) & any);
+    const double low = total + (rest - margin);
+    const double high = total + (rest + margin);
+    return (low == high) & (total - total == 0.0);  // the latter: neither infinite nor a NaN
   }
   LOCKSTEP_HOST_DEVICE constexpr double rounded() const {
-    return error == 0.0 ? sum : sum + error;  // -0.0 + 0.0 would lose the sign
+    const double total = sum + error;
+    return error == 0.0 ? sum : total;  // -0.0 + 0.0 would lose the sign
+  }
+};
+
+// f32 and bf16 whose exponents are too far apart for a CertifiedSum. All addends are finite.
+template <class T>
+requires std::is_same_v<T, float> || std::is_same_v<T, bf16>
+struct CompensatedSum {
+  double sum = 0.0;
+  double error = 0.0;
+  double magnitudes = 0.0;  // of the errors
+
+  LOCKSTEP_HOST_DEVICE constexpr void add(float x) {
+    double from_sum = 0.0;
+    sum = two_sum(sum, static_cast<double>(x), from_sum);
+    error += from_sum;
+    magnitudes += magnitude(from_sum);
+  }
+  LOCKSTEP_HOST_DEVICE constexpr void add(bf16 x) { add(to_float(x)); }
+
+  LOCKSTEP_HOST_DEVICE constexpr bool certified(std::int64_t count) const {
+    // 2^-52 rather than 2^-53 makes up for the roundings of `magnitudes`; 2^-51 of the total is two
+    // of its last bits or more, for its own rounding and for those of the two ends. Every number
+    // here is a multiple of 2^-149 before it is scaled, so that nothing underflows.
+    const double total = sum + error;
+    const double margin =
+        static_cast<double>(count) * 0x1p-52 * magnitudes + magnitude(total) * 0x1p-51;
+    return to_bits(narrowed(total - margin)) == to_bits(narrowed(total + margin));
+  }
+  // A sum that is zero is not all of -0.0, which a CertifiedSum would have certified.
+  LOCKSTEP_HOST_DEVICE constexpr T rounded() const { return narrowed(sum + error); }
+
+ private:
+  LOCKSTEP_HOST_DEVICE static constexpr T narrowed(double x) {
+    if constexpr (std::is_same_v<T, float>) {
+      return static_cast<float>(x);
+    } else {
+      return bf16{round_to_bf16_bits(to_float_odd(x))};
+    }
   }
 };
 

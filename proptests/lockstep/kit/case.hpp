@@ -47,6 +47,9 @@ struct Outcome {
   bool input_changed = false;
   // A later call changed what this one had returned, which no rule permits either.
   bool result_changed = false;
+
+  // Of a step that is repeated: which of its calls, counted from 0, this is the outcome of.
+  std::int64_t repetition = 0;
 };
 
 // One collective. Every per-rank list has one entry per member: per entry of `group`, or per rank of
@@ -59,6 +62,10 @@ struct Step {
   // Per member the upstream gradient of its result, of a floating dtype; nothing where its loss does
   // not reach it, and for a rank that has left. Empty when the step asks for no gradient.
   std::vector<std::optional<Tensor>> upstream;
+  // How often the call is made, one right after the other with the same arguments. Its outcome is
+  // that of the first call that went otherwise than the one before it; where all went alike, of the
+  // first. (A gradient is asked for once, after the last.)
+  std::int64_t repeat = 1;
   std::vector<Outcome> expected;  // per member, or empty when the case does not say
 
   // The world rank of a member.

@@ -25,6 +25,8 @@ struct VerifyOptions {
   std::uint64_t seed = 0;
   std::int64_t cases = 10000;           // dealt out evenly among the properties
   std::vector<std::string> properties;  // all when empty
+  // Whether the first property that breaks ends the run. Otherwise the others go on.
+  bool stop_when_broken = false;
   // Shrinking stops after so many runs or seconds, whichever comes first. (The default number of
   // runs always comes first on a backend of ordinary speed, so that a seed gives one
   // counterexample.)

@@ -181,11 +181,7 @@ class Tape {
       }
     }
     C& root = communicator(0);
-    std::vector<Window> windows;
-    for (const auto& theirs : HostIntegers<C>::gather(root, encode(window_))) {
-      windows.push_back(decode_window(theirs));
-    }
-    auto either = find_reached(windows, root.rank());
+    auto either = find_reached(HostIntegers<C>::gather(root, encode(window_)), root.rank());
     if (const auto* breach = std::get_if<WindowBreach>(&either)) {
       throw ContractError(breach->violation, std::nullopt, "backward on " + name_of(root),
                           breach->explanation);

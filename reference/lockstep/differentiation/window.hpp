@@ -65,11 +65,11 @@ struct WindowBreach {
   std::string explanation;
 };
 
-// Entry r of `windows` is rank r's. For each collective of `rank`, whether anybody's loss reaches
-// it: directly, or because it is reached on any rank through what another collective feeds on. Or
-// what breaks the contract: upstream gradients unlike their values (`gradient`), or members of a
-// communicator that recorded different collectives on it (`window`).
-std::variant<std::vector<bool>, WindowBreach> find_reached(std::span<const Window> windows,
-                                                           int rank);
+// Entry r of `descriptions` is rank r's window, encoded. For each collective of `rank`, whether
+// anybody's loss reaches it: directly, or because it is reached on any rank through what another
+// collective feeds on. Or what breaks the contract: upstream gradients unlike their values
+// (`gradient`), or members of a communicator that recorded different collectives on it (`window`).
+std::variant<std::vector<bool>, WindowBreach> find_reached(
+    std::span<const std::vector<std::int64_t>> descriptions, int rank);
 
 }  // namespace lockstep::differentiation

@@ -1,0 +1,35 @@
+// Simulated worlds that are kept from case to case: starting threads costs more than most cases.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include <lockstep/sim/world.hpp>
+
+namespace lockstep::kit {
+
+class KeptWorlds {
+ public:
+  // Valid until the next call.
+  sim::World& of(int ranks, SumRule rule) {
+    const auto key = std::make_pair(ranks, rule);
+    if (const auto kept = worlds_.find(key); kept != worlds_.end()) return *kept->second;
+    if (threads_ + ranks > most_threads) {
+      worlds_.clear();
+      threads_ = 0;
+    }
+    auto world = std::make_unique<sim::World>(ranks, sim::Options{rule, std::nullopt});
+    threads_ += ranks;
+    return *worlds_.emplace(key, std::move(world)).first->second;
+  }
+
+ private:
+  static constexpr int most_threads = 4096;
+
+  std::map<std::pair<int, SumRule>, std::unique_ptr<sim::World>> worlds_;
+  int threads_ = 0;
+};
+
+}  // namespace lockstep::kit

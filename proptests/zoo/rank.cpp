@@ -1,0 +1,141 @@
+#include "rank.hpp"
+
+#include <thread>
+
+#include <lockstep/error.hpp>
+
+namespace lockstep::zoo {
+namespace {
+
+Tensor deep_copy(const Tensor& x) {
+  return Tensor::from_bytes(x.dtype(), x.shape(), x.bytes());
+}
+
+template <class T>
+Answer answer(VariableTensorExchange<T> exchange) {
+  return {std::move(exchange.value), std::move(exchange.receive_counts)};
+}
+
+Answer made(const sim::Communicator& c, const Call& call) {
+  switch (call.operation) {
+    case Operation::all_gather_float:
+      return {c.all_gather_float(FloatTensor(call.x)), {}};
+    case Operation::all_gather_int:
+      return {c.all_gather_int(IntTensor(call.x)), {}};
+    case Operation::reduce_scatter_sum:
+      return {c.reduce_scatter_sum(FloatTensor(call.x)), {}};
+    case Operation::all_reduce_sum:
+      return {c.all_reduce_sum(FloatTensor(call.x)), {}};
+    case Operation::broadcast_float:
+      return {c.broadcast_float(FloatTensor(call.x), call.root), {}};
+    case Operation::all_to_all_v_float:
+      return answer(c.all_to_all_v_float(FloatTensor(call.x), call.send_counts));
+    case Operation::all_to_all_v_int:
+      return answer(c.all_to_all_v_int(IntTensor(call.x), call.send_counts));
+    case Operation::split:
+      break;
+  }
+  throw InvalidArgument("no operation on tensors");
+}
+
+}  // namespace
+
+std::shared_ptr<Board> Boards::of(const std::vector<int>& ranks) {
+  std::lock_guard lock(mutex_);
+  std::shared_ptr<Board>& board = boards_[ranks];
+  if (!board) board = std::make_shared<Board>(ranks.size());
+  return board;
+}
+
+void Patience::begin_case() {
+  std::lock_guard lock(mutex_);
+  deadline_ = Clock::now() + limit_;
+  exhausted_ = false;
+}
+
+void Patience::exhaust() {
+  Clock::time_point deadline;
+  {
+    std::lock_guard lock(mutex_);
+    deadline = deadline_;
+    exhausted_ = true;
+  }
+  std::this_thread::sleep_until(deadline);
+  throw Error("the call hangs: it had not returned after " + std::to_string(limit_.count()) +
+              " ms, when the kit gave it up");
+}
+
+bool Patience::exhausted() const {
+  std::lock_guard lock(mutex_);
+  return exhausted_;
+}
+
+Rank::Rank(sim::Communicator right, std::vector<int> world_ranks, SumRule rule,
+           std::shared_ptr<Boards> boards, std::shared_ptr<Memory> everywhere, Patience& patience)
+    : right_(std::move(right)),
+      world_ranks_(std::move(world_ranks)),
+      rule_(rule),
+      boards_(std::move(boards)),
+      board_(boards_->of(world_ranks_)),
+      everywhere_(std::move(everywhere)),
+      patience_(patience) {}
+
+Answer Rank::right(const Call& call) {
+  Call own = call;
+  own.x = deep_copy(call.x);
+  board_->post(rank(), rights_++, own);
+  Answer answer = made(right_, own);
+  answer.value = deep_copy(answer.value);
+  return answer;
+}
+
+Answer Rank::had_they_passed(std::span<const Call> calls, SumRule rule) const {
+  std::vector<Signature> signatures;
+  std::vector<Tensor> inputs;
+  for (const Call& call : calls) {
+    signatures.push_back(
+        reference::signature_of(call.operation, call.x, call.root, call.send_counts));
+    inputs.push_back(call.x);
+  }
+  std::vector<Answer> answers(calls.size());
+  if (const auto breach = reference::evaluate(signatures, inputs, rule, answers)) {
+    throw InvalidArgument("a fault made calls that do not fit together: " + breach->explanation);
+  }
+  Answer& own = answers[static_cast<std::size_t>(rank())];
+  own.value = deep_copy(own.value);
+  return std::move(own);
+}
+
+std::shared_ptr<Rank> Rank::group(const std::vector<int>& ranks) const {
+  // A group of the whole world in its own order is still another communicator than the world, so
+  // its board must be, too: its calls are counted apart.
+  auto rank =
+      std::make_shared<Rank>(right_.group(ranks), ranks, rule_, boards_, everywhere_, patience_);
+  rank->is_world_ = false;
+  std::vector<int> key = ranks;
+  key.push_back(-1);
+  rank->board_ = boards_->of(key);
+  return rank;
+}
+
+void Rank::remember(const Call& call, const Answer& answer) {
+  for (Memory* memory : {&here_, everywhere_.get()}) {
+    ++memory->calls;
+    memory->breached = false;
+    memory->call = call;
+    memory->answer = answer;
+  }
+}
+
+void Rank::remember_breach() {
+  for (Memory* memory : {&here_, everywhere_.get()}) {
+    ++memory->calls;
+    memory->breached = true;
+  }
+}
+
+void Rank::remember_loss() {
+  for (Memory* memory : {&here_, everywhere_.get()}) memory->lost = true;
+}
+
+}  // namespace lockstep::zoo
