@@ -63,6 +63,8 @@ std::vector<std::vector<std::int64_t>> draw_counts(Dice& dice, int ranks, std::i
   const std::size_t chosen = dice.index(n);
   const std::size_t other = dice.index(n);
   const std::int64_t full = std::max<std::int64_t>(1, block());
+  // Where a rank sends a single block, it may take all there is.
+  const std::int64_t whole = std::max<std::int64_t>(1, draw_rows(dice, budget));
   switch (dice.below(14)) {
     case 0:  // every block filled, each differently where the budget lets them
       fill([&](std::size_t s, std::size_t d) {
@@ -78,7 +80,7 @@ std::vector<std::vector<std::int64_t>> draw_counts(Dice& dice, int ranks, std::i
     case 3:
       break;  // all empty
     case 4:   // one filled block
-      counts[chosen][other] = full;
+      counts[chosen][other] = whole;
       break;
     case 5:  // checkerboard
       fill([&](std::size_t s, std::size_t d) {
@@ -86,7 +88,7 @@ std::vector<std::vector<std::int64_t>> draw_counts(Dice& dice, int ranks, std::i
       });
       break;
     case 6:  // ring
-      fill([&](std::size_t s, std::size_t d) { return d == (s + 1) % n ? full : 0; });
+      fill([&](std::size_t s, std::size_t d) { return d == (s + 1) % n ? whole : 0; });
       break;
     case 7:  // everybody to itself
       fill([&](std::size_t s, std::size_t d) { return s == d ? block() : 0; });

@@ -135,7 +135,10 @@ Step ProgramBuilder::fresh_call(Operation operation, const std::vector<int>& gro
         draw_trailing(dice_, budget_, exchange ? ZeroAxes::forbidden : ZeroAxes::allowed);
     const std::int64_t row_budget = budget_ / std::max<std::int64_t>(1, product(trailing));
     if (exchange) {
-      counts = draw_counts(dice_, ranks, row_budget);
+      // Rows of one element are cheap enough for more of them than 16 bits count.
+      const bool long_blocks = trailing.empty() && dice_.one_in(60);
+      counts =
+          draw_counts(dice_, ranks, long_blocks ? std::min(70'000, 500'000 / ranks) : row_budget);
       for (const std::vector<std::int64_t>& of_rank : counts) {
         std::int64_t rows = 0;
         for (std::int64_t count : of_rank) rows += count;

@@ -29,6 +29,14 @@ void add_repeat_moves(const Origin& origin, Moves& moves);
 // Fewer rows and smaller blocks, fewer and shorter trailing axes.
 void add_shape_moves(const Origin& origin, Moves& moves);
 
+// Of one exchange, the smaller blocks among them.
+void add_block_moves(const Origin& origin, std::size_t step, Moves& moves);
+
+// Gives an input of an exchange other counts, none larger than before, and fewer rows: what is left
+// of each block; and where the counts were wrong, as many rows less as they ask for, so that they
+// stay as wrong as they were.
+void set_counts(Input& input, const std::vector<std::int64_t>& counts);
+
 // Plainer elements, in the plainest dtypes.
 void add_value_moves(const Origin& origin, Moves& moves);
 

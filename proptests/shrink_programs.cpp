@@ -1,7 +1,6 @@
 // Fewer steps and fewer ranks.
 
 #include <algorithm>
-#include <numeric>
 
 #include <lockstep/kit/program_oracle.hpp>
 
@@ -73,38 +72,26 @@ std::optional<Case> drop_steps(const Case& c, Predicate goes) {
 
 // --- Ranks
 
-// The rows of an exchange's input without the blocks of the members that go.
+// An exchange's input without the blocks of the members that go.
 void drop_blocks(Input& input, const std::vector<bool>& goes) {
-  std::vector<std::int64_t>& counts = input.send_counts;
   const std::size_t members = goes.size();
-  const auto dropped = static_cast<std::size_t>(std::ranges::count(goes, true));
+  std::vector<std::int64_t>& counts = input.send_counts;
   if (counts.size() != members) {  // broken; stays as much too long or too short
+    const auto dropped = static_cast<std::size_t>(std::ranges::count(goes, true));
     counts.resize(counts.size() > dropped ? counts.size() - dropped : 0);
     return;
   }
-  const bool sound =
-      !input.from_step && !input.tensor.shape().empty() &&
-      std::ranges::all_of(counts,
-                          [](std::int64_t count) { return count >= 0 && count < 1 << 30; }) &&
-      std::accumulate(counts.begin(), counts.end(), std::int64_t{0}) == input.tensor.rows();
-  std::vector<std::int64_t> kept_counts;
-  std::vector<std::byte> kept_bytes;
-  std::int64_t row = 0;
+  std::vector<std::int64_t> emptied = counts;
+  std::vector<std::int64_t> kept;
   for (std::size_t member = 0; member < members; ++member) {
-    if (!goes[member]) kept_counts.push_back(counts[member]);
-    if (!sound) continue;
-    const std::int64_t end = row + counts[member];
-    if (!goes[member]) {
-      const Tensor block = input.tensor.slice_rows(row, end);
-      kept_bytes.insert(kept_bytes.end(), block.bytes().begin(), block.bytes().end());
+    if (goes[member]) {
+      emptied[member] = 0;
+    } else {
+      kept.push_back(counts[member]);
     }
-    row = end;
   }
-  counts = std::move(kept_counts);
-  if (!sound) return;
-  const std::int64_t rows = std::accumulate(counts.begin(), counts.end(), std::int64_t{0});
-  input.tensor =
-      Tensor::from_bytes(input.tensor.dtype(), input.tensor.shape().with_rows(rows), kept_bytes);
+  set_counts(input, emptied);
+  input.send_counts = std::move(kept);
 }
 
 // As many rows for each of the members that stay; as indivisible as before where it was.

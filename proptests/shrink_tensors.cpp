@@ -4,7 +4,6 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
-#include <numeric>
 
 #include "result_types.hpp"
 #include "shrink_moves.hpp"
@@ -39,6 +38,16 @@ std::optional<Tensor> without_axis(const Tensor& tensor, std::size_t axis, End k
   std::vector<std::int64_t> axes(single.shape().axes().begin(), single.shape().axes().end());
   axes.erase(axes.begin() + static_cast<long>(axis));
   return single.reshape(Shape(std::span<const std::int64_t>(axes)));
+}
+
+// Nothing for an axis so long that the product could not be a length.
+std::optional<Tensor> joined_axis(const Tensor& tensor, std::size_t axis) {
+  std::vector<std::int64_t> axes(tensor.shape().axes().begin(), tensor.shape().axes().end());
+  const std::optional<std::int64_t> length = checked_multiply(axes[axis - 1], axes[axis]);
+  if (!length) return std::nullopt;
+  axes[axis - 1] = *length;
+  axes.erase(axes.begin() + static_cast<long>(axis));
+  return tensor.reshape(Shape(std::span<const std::int64_t>(axes)));
 }
 
 // The case with every tensor of one step put through `change(member, tensor)`, an optional result.
@@ -79,83 +88,6 @@ void add_shortening(const Origin& origin, std::size_t step, std::size_t axis, st
             return narrowed(tensor, axis, length, kept);
           });
     });
-  }
-}
-
-// --- Exchanges: blocks get smaller at their ends, and the rows with them.
-
-bool sound_counts(const Input& input) {
-  return !input.from_step && !input.tensor.shape().empty() &&
-         std::ranges::all_of(input.send_counts,
-                             [](std::int64_t count) { return count >= 0 && count < 1 << 30; }) &&
-         std::accumulate(input.send_counts.begin(), input.send_counts.end(), std::int64_t{0}) ==
-             input.tensor.rows();
-}
-
-void set_counts(Input& input, const std::vector<std::int64_t>& counts) {
-  std::vector<std::byte> bytes;
-  std::int64_t row = 0, rows = 0;
-  for (std::size_t d = 0; d < counts.size(); ++d) {
-    const Tensor block = input.tensor.slice_rows(row, row + counts[d]);
-    bytes.insert(bytes.end(), block.bytes().begin(), block.bytes().end());
-    row += input.send_counts[d];
-    rows += counts[d];
-  }
-  input.tensor =
-      Tensor::from_bytes(input.tensor.dtype(), input.tensor.shape().with_rows(rows), bytes);
-  input.send_counts = counts;
-}
-
-// `smaller(source, destination, count)` is what a block shrinks to. Members whose counts are broken
-// stay as they are.
-template <class Smaller>
-void add_block_move(const Origin& origin, std::size_t step, Smaller smaller, Moves& moves) {
-  moves.push_back([=]() -> std::optional<Case> {
-    Case c = *origin;
-    for (std::size_t s = 0; s < c.steps[step].members(); ++s) {
-      std::optional<Input>& input = c.steps[step].inputs[s];
-      if (!input || !is_all_to_all_v(c.steps[step].operations[s]) || !sound_counts(*input))
-        continue;
-      std::vector<std::int64_t> counts = input->send_counts;
-      for (std::size_t d = 0; d < counts.size(); ++d) counts[d] = smaller(s, d, counts[d]);
-      if (counts != input->send_counts) set_counts(*input, counts);
-    }
-    return c;
-  });
-}
-
-void add_exchange_moves(const Origin& origin, std::size_t step, Moves& moves) {
-  const std::size_t members = origin->steps[step].members();
-  using Rows = std::int64_t;
-  add_block_move(
-      origin, step, [](std::size_t, std::size_t, Rows) { return Rows{0}; }, moves);
-  add_block_move(
-      origin, step, [](std::size_t, std::size_t, Rows n) { return std::min<Rows>(n, 1); }, moves);
-  add_block_move(
-      origin, step, [](std::size_t, std::size_t, Rows n) { return n / 2; }, moves);
-  for (std::size_t m = 0; m < members; ++m) {
-    add_block_move(
-        origin, step, [=](std::size_t s, std::size_t, Rows n) { return s == m ? 0 : n; }, moves);
-    add_block_move(
-        origin, step, [=](std::size_t, std::size_t d, Rows n) { return d == m ? 0 : n; }, moves);
-  }
-  if (members > 12) return;
-  for (std::size_t source = 0; source < members; ++source) {
-    for (std::size_t destination = 0; destination < members; ++destination) {
-      const auto at = [=](std::size_t s, std::size_t d) { return s == source && d == destination; };
-      add_block_move(
-          origin, step, [=](std::size_t s, std::size_t d, Rows n) { return at(s, d) ? 0 : n; },
-          moves);
-      add_block_move(
-          origin, step,
-          [=](std::size_t s, std::size_t d, Rows n) { return at(s, d) ? (n + 1) / 2 : n; }, moves);
-      add_block_move(
-          origin, step,
-          [=](std::size_t s, std::size_t d, Rows n) {
-            return at(s, d) ? std::max<Rows>(0, n - 1) : n;
-          },
-          moves);
-    }
   }
 }
 
@@ -307,7 +239,7 @@ void add_shape_moves(const Origin& origin, Moves& moves) {
     const Step& step = origin->steps[s];
     const bool exchange = std::ranges::any_of(step.operations, is_all_to_all_v);
     if (exchange) {
-      add_exchange_moves(origin, s, moves);
+      add_block_moves(origin, s, moves);
     } else if (const std::int64_t rows = longest(step, 0); rows > 0) {
       // The rows of a reduce-scatter stay divisible.
       const bool scatter = std::ranges::count(step.operations, Operation::reduce_scatter_sum) > 0;
@@ -320,6 +252,16 @@ void add_shape_moves(const Origin& origin, Moves& moves) {
     std::size_t most_axes = 0;
     for (const std::optional<Input>& input : step.inputs) {
       if (input && !input->from_step) most_axes = std::max(most_axes, input->tensor.shape().size());
+    }
+    // An axis joined with the one before it; where rows are counted, the leading one stays apart.
+    for (std::size_t axis = exchange ? 2 : 1; axis < most_axes; ++axis) {
+      moves.push_back([=] {
+        return with_tensors(*origin, s,
+                            [&](std::size_t, const Tensor& tensor) -> std::optional<Tensor> {
+                              if (tensor.shape().size() <= axis) return tensor;
+                              return joined_axis(tensor, axis);
+                            });
+      });
     }
     const bool keeps_leading = std::ranges::any_of(step.operations, needs_leading_axis);
     for (std::size_t axis = keeps_leading ? 1 : 0; axis < most_axes; ++axis) {

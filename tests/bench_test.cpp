@@ -166,7 +166,7 @@ Report small_report() {
 }
 
 TEST(BenchReport, IsTheMedianAndWhatFollowsFromIt) {
-  const Measurement& m = small_report().measurements[0];
+  const Measurement m = small_report().measurements[0];
   EXPECT_DOUBLE_EQ(m.median(), 0.0175);
   EXPECT_DOUBLE_EQ(m.least(), 0.016);
   EXPECT_DOUBLE_EQ(m.most(), 0.02);

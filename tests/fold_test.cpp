@@ -384,6 +384,53 @@ TEST(ExactFold, SumsInADoubleOnlyWhatADoubleHolds) {
       {b(1.5f), b(1.5f), b(1 + 0x1p-6f), b(0x1p-44f + 0x1p-51f), b(-0x1p-44f)}, b(4 + 0x1p-5f));
 }
 
+// Rounding errors that decide, in blocks where they are so many that all elements are summed with
+// more care before any is summed by the long accumulator.
+template <class T>
+void expect_of_many_columns(const std::vector<std::vector<T>>& columns,
+                            const std::vector<T>& expected) {
+  constexpr std::size_t repeats = 257;
+  std::vector<std::vector<T>> ranks(columns[0].size());
+  for (std::size_t i = 0; i < repeats * columns.size(); ++i) {
+    for (std::size_t r = 0; r < ranks.size(); ++r) {
+      ranks[r].push_back(columns[i % columns.size()][r]);
+    }
+  }
+  for (const FoldPath path : {FoldPath{fold}, FoldPath{fold_portable}}) {
+    const std::vector<T> sums = fold_with(path, SumRule::exact, ranks);
+    for (std::size_t i = 0; i < sums.size(); ++i) {
+      ASSERT_EQ(to_bits(sums[i]), to_bits(expected[i % columns.size()])) << "element " << i;
+    }
+  }
+}
+
+TEST(ExactFold, DecidesTiesWhereAllExponentsAreFarApart) {
+  expect_of_many_columns<float>(
+      {{1, 0x1p-24f, 0x1p-149f},
+       {1, 0x1p-24f, -0x1p-149f},
+       {0x1p127f, 0x1p-149f, -0x1p127f},
+       {-0x1p-149f, 1, -1},
+       {f32_max, 0x1p103f, 0x1p-149f},
+       {f32_max, 0x1p103f, -0x1p-149f},
+       {1, 0x1p-80f, 0x1p-140f},
+       {0x1p100f, 0x1p-100f, -0x1p100f}},
+      {1 + 0x1p-23f, 1, 0x1p-149f, -0x1p-149f, infinity, f32_max, 1, 0x1p-100f});
+  expect_of_many_columns<bf16>({{b(1), b(0x1p-8f), b(0x1p-133f)},
+                                {b(1), b(0x1p-8f), b(-0x1p-133f)},
+                                {b(0x1p-133f), b(0x1p100f), b(-0x1p100f)},
+                                {b(3), b(0x1p-70f), b(-0x1p-130f)}},
+                               {b(1 + 0x1p-7f), b(1), b(0x1p-133f), b(3)});
+  expect_of_many_columns<double>({{1, 0x1p-53, 0x1p-1074},
+                                  {1, 0x1p-53, -0x1p-1074},
+                                  {1, 0x1p-53, 0},
+                                  {1 + 0x1p-52, 0x1p-53, -0x1p-1074},
+                                  {1, 0x1p-600, 0x1p-1074},
+                                  {0x1p1000, 0x1p-1074, -0x1p1000},
+                                  {f64_max, 0x1p970, -0x1p-1074},
+                                  {f64_max, f64_max, -f64_max}},
+                                 {1 + 0x1p-52, 1, 1, 1 + 0x1p-52, 1, 0x1p-1074, f64_max, f64_max});
+}
+
 TEST(ExactFold, OfMoreRanksThanADoubleHoldsForF16) {
   std::vector<f16> addends = {f16{1}};  // 2^-24, and then 8200 * 65504 > 2^29
   addends.insert(addends.end(), 8200, h(65504));

@@ -277,6 +277,23 @@ TEST(Scope, NothingFlowsIntoWhatABroadcastIgnored) {
   EXPECT_TENSOR(vector({9}), all[1]);
 }
 
+TEST(Scope, WhatOnlyFedAnIgnoredInputIsNotEnteredAgain) {
+  World world(2);
+  std::vector<Log> logs(2);
+  world.run([&](Communicator bare) {
+    Log& log = logs[static_cast<std::size_t>(bare.rank())];
+    const Scope scope(Observed(bare, log));
+    const auto c = scope.communicator();
+    const Value x = scope.variable(vector({1.0f + bare.rank()}));
+    const int own[] = {bare.rank()};
+    const Value y = c.broadcast_float(c.group(own).all_reduce_sum(x), 1);
+    log.clear();
+    scope.backward({{y, vector({3.0f + bare.rank()})}});
+  });
+  EXPECT_EQ(logs[0], (Log{"all_reduce of f32 [1] {3}"}));
+  EXPECT_EQ(logs[1], (Log{"all_reduce of f32 [1] {4}", "all_reduce of f32 [1] {7}"}));
+}
+
 TEST(Scope, RanksWithoutRowsEnter) {
   World world(3);
   const auto all = world.run([](Communicator bare) {

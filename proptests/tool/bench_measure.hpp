@@ -37,7 +37,7 @@ void fill(DType dtype, std::span<std::byte> elements, Data data, int rank, int r
 // off. Few, so that large results are not measured by the reading.
 inline void read_result(std::span<const std::byte> result) {
   constexpr std::size_t reads = 64;
-  static thread_local volatile unsigned char sink;
+  [[maybe_unused]] static thread_local volatile unsigned char sink;
   if (result.empty()) return;
   unsigned char all = 0;
   for (std::size_t i = 0; i < reads; ++i) {

@@ -21,7 +21,7 @@ constexpr std::size_t bytes = std::size_t{128} << 20;  // beyond the last-level 
 constexpr int passes = 9;
 
 // Both pointers aligned to 64 bytes, as is the size.
-void copy(std::byte* to, const std::byte* from, std::size_t size) {
+void copy_streaming(std::byte* to, const std::byte* from, std::size_t size) {
 #ifdef __SSE2__
   for (std::size_t at = 0; at < size; at += 64) {
     const auto* source = reinterpret_cast<const __m128i*>(from + at);
@@ -61,7 +61,7 @@ double copy_bandwidth() {
     const auto work = [&](std::size_t i) {
       ready.fetch_add(1);
       while (ready.load() < threads) std::this_thread::yield();
-      copy(to.get() + i * part, from.get() + i * part, part);
+      copy_streaming(to.get() + i * part, from.get() + i * part, part);
     };
     std::vector<std::thread> helpers;
     for (std::size_t i = 1; i < threads; ++i) helpers.emplace_back(work, i);

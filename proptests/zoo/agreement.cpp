@@ -43,8 +43,7 @@ Fault instead_of_loss(std::function<Answer(Rank&, const Call&, const TransportEr
 
 [[noreturn]] void report(const ContractError& error, Violation violation,
                          const std::string& explanation) {
-  throw ContractError({violation, error.operation(), explanation}, "world",
-                      error.call_number().value_or(0));
+  throw ContractError(violation, error.operation(), "world", explanation);
 }
 
 Answer error_on_first_rank(Rank& rank, const Call& call, const ContractError& error) {

@@ -40,9 +40,9 @@ Answer made(const sim::Communicator& c, const Call& call) {
 
 }  // namespace
 
-std::shared_ptr<Board> Boards::of(const std::vector<int>& ranks) {
+std::shared_ptr<Board> Boards::of(bool is_world, const std::vector<int>& ranks) {
   std::lock_guard lock(mutex_);
-  std::shared_ptr<Board>& board = boards_[ranks];
+  std::shared_ptr<Board>& board = boards_[{is_world, ranks}];
   if (!board) board = std::make_shared<Board>(ranks.size());
   return board;
 }
@@ -70,23 +70,30 @@ bool Patience::exhausted() const {
   return exhausted_;
 }
 
-Rank::Rank(sim::Communicator right, std::vector<int> world_ranks, SumRule rule,
+Rank::Rank(sim::Communicator right, bool is_world, std::vector<int> world_ranks, SumRule rule,
            std::shared_ptr<Boards> boards, std::shared_ptr<Memory> everywhere, Patience& patience)
     : right_(std::move(right)),
+      is_world_(is_world),
       world_ranks_(std::move(world_ranks)),
       rule_(rule),
       boards_(std::move(boards)),
-      board_(boards_->of(world_ranks_)),
+      board_(boards_->of(is_world_, world_ranks_)),
       everywhere_(std::move(everywhere)),
       patience_(patience) {}
 
 Answer Rank::right(const Call& call) {
   Call own = call;
   own.x = deep_copy(call.x);
-  board_->post(rank(), rights_++, own);
-  Answer answer = made(right_, own);
-  answer.value = deep_copy(answer.value);
-  return answer;
+  // On a finished communicator calls are no meeting any more, and others may still read the board.
+  if (!finished_) board_->post(rank(), rights_++, own);
+  try {
+    Answer answer = made(right_, own);
+    answer.value = deep_copy(answer.value);
+    return answer;
+  } catch (const TransportError&) {
+    finished_ = true;
+    throw;
+  }
 }
 
 Answer Rank::had_they_passed(std::span<const Call> calls, SumRule rule) const {
@@ -107,15 +114,8 @@ Answer Rank::had_they_passed(std::span<const Call> calls, SumRule rule) const {
 }
 
 std::shared_ptr<Rank> Rank::group(const std::vector<int>& ranks) const {
-  // A group of the whole world in its own order is still another communicator than the world, so
-  // its board must be, too: its calls are counted apart.
-  auto rank =
-      std::make_shared<Rank>(right_.group(ranks), ranks, rule_, boards_, everywhere_, patience_);
-  rank->is_world_ = false;
-  std::vector<int> key = ranks;
-  key.push_back(-1);
-  rank->board_ = boards_->of(key);
-  return rank;
+  return std::make_shared<Rank>(right_.group(ranks), false, ranks, rule_, boards_, everywhere_,
+                                patience_);
 }
 
 void Rank::remember(const Call& call, const Answer& answer) {

@@ -45,14 +45,15 @@ class Board {
   std::array<std::vector<Call>, 2> calls_;
 };
 
-// The boards of one world: one for each list of ranks that is a communicator.
+// The boards of one world: its own, and one for each list of ranks that is a group. A group of the
+// whole world is still another communicator than the world.
 class Boards {
  public:
-  std::shared_ptr<Board> of(const std::vector<int>& ranks);
+  std::shared_ptr<Board> of(bool is_world, const std::vector<int>& ranks);
 
  private:
   std::mutex mutex_;
-  std::map<std::vector<int>, std::shared_ptr<Board>> boards_;
+  std::map<std::pair<bool, std::vector<int>>, std::shared_ptr<Board>> boards_;
 };
 
 // The kit's timeout for one case at a time. A real hang cannot be ended within a process, so the
@@ -86,7 +87,8 @@ class Rank {
     std::optional<Answer> answer;
   };
 
-  Rank(sim::Communicator right, std::vector<int> world_ranks, SumRule rule,
+  // A rank of a world, or of a group in it. `everywhere` is shared by its communicators.
+  Rank(sim::Communicator right, bool is_world, std::vector<int> world_ranks, SumRule rule,
        std::shared_ptr<Boards> boards, std::shared_ptr<Memory> everywhere, Patience& patience);
 
   int rank() const { return right_.rank(); }
@@ -125,12 +127,13 @@ class Rank {
 
  private:
   sim::Communicator right_;
+  bool is_world_;
   std::vector<int> world_ranks_;
-  bool is_world_ = true;
   SumRule rule_;
   std::shared_ptr<Boards> boards_;
   std::shared_ptr<Board> board_;
-  std::uint64_t rights_ = 0;
+  std::uint64_t rights_ = 0;  // calls of right() so far
+  bool finished_ = false;     // one met with a missing peer
   Memory here_;
   std::shared_ptr<Memory> everywhere_;
   Patience& patience_;

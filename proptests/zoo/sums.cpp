@@ -114,7 +114,9 @@ double truncated(DType dtype, Addends x) {
 std::vector<Mutant> sum_mutants() {
   constexpr std::string_view kind = "sums";
   constexpr std::int64_t limit = 64 * 1024;
-  const auto last_element = [](const Tensor& x) { return x.size_bytes() - size_of(x.dtype()); };
+  const auto last_element = [](const Tensor& x) {
+    return std::max<std::int64_t>(0, x.size_bytes() - size_of(x.dtype()));
+  };
   const auto tail = [](const Tensor& x) { return x.elements() / 4 * 4 * size_of(x.dtype()); };
   return {
       {"own_part_missing", kind, "The rank's own addend is left out of its reduce-scatter.",

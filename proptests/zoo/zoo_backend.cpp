@@ -26,7 +26,7 @@ void ZooBackend::launch(int ranks, const RankBody& body) {
   patience_.begin_case();
   worlds_.of(ranks, rule).run([&](sim::Communicator right) {
     const int number = right.rank();
-    const auto rank = std::make_shared<Rank>(std::move(right), everybody, rule, boards,
+    const auto rank = std::make_shared<Rank>(std::move(right), true, everybody, rule, boards,
                                              std::make_shared<Rank::Memory>(), patience_);
     kit::SubjectOf<Communicator> subject(Communicator(mutant_, rank));
     body(number, subject);
