@@ -107,7 +107,7 @@ void repeated_call(Dice& dice, ProgramBuilder& program) {
   program.call(draw_operation(dice));
   std::int64_t times = dice.between(2, 5);
   if (world <= 4 && dice.one_in(8)) times = dice.between(100, 300);
-  if (world <= 2 && dice.one_in(160)) times = dice.between(65'537, 65'600);
+  if (world <= 2 && dice.one_in(80)) times = dice.between(65'537, 65'600);
   program.repeat(times);
   if (dice.one_in(4)) program.call(draw_operation(dice));
 }

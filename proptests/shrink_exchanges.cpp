@@ -121,6 +121,12 @@ void add_block_moves(const Origin& origin, std::size_t step, Moves& moves) {
     add([=](std::size_t, std::size_t d, Rows n) { return d == m ? 0 : n; });
   }
   if (members > 12) return;
+  Rows longest = 0;
+  for (const std::optional<Input>& input : origin->steps[step].inputs) {
+    for (Rows count : input ? input->send_counts : std::vector<Rows>()) {
+      if (ordinary(count)) longest = std::max(longest, count);
+    }
+  }
   for (std::size_t source = 0; source < members; ++source) {
     for (std::size_t destination = 0; destination < members; ++destination) {
       const auto add_here = [&](auto smaller) {
@@ -130,6 +136,10 @@ void add_block_moves(const Origin& origin, std::size_t step, Moves& moves) {
       };
       add_here([](Rows) { return Rows{0}; });
       add_here([](Rows n) { return (n + 1) / 2; });
+      // Ever smaller parts less, so that a length from which on it fails is found quickly.
+      for (int shift = 2; longest >> shift > 0; shift += 2) {
+        add_here([=](Rows n) { return n - (n >> shift); });
+      }
       add_here([](Rows n) { return std::max<Rows>(0, n - 1); });
     }
   }

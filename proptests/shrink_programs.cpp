@@ -184,7 +184,7 @@ void add_step_moves(const Origin& origin, Moves& moves) {
 void add_rank_moves(const Origin& origin, Moves& moves) {
   const auto world = static_cast<std::size_t>(origin->world);
   // The first few alone, halves, then one less.
-  for (std::size_t kept : {std::size_t{1}, std::size_t{2}, world / 2}) {
+  for (std::size_t kept : {std::size_t{1}, std::size_t{2}, std::size_t{3}, world / 2}) {
     if (kept == 0 || kept >= world) continue;
     for (const bool front : {true, false}) {
       moves.push_back([=] {

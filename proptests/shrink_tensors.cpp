@@ -245,7 +245,10 @@ void add_shape_moves(const Origin& origin, Moves& moves) {
       const bool scatter = std::ranges::count(step.operations, Operation::reduce_scatter_sum) > 0;
       const auto unit = scatter ? static_cast<std::int64_t>(step.members()) : std::int64_t{1};
       const std::int64_t units = rows / unit;
-      for (std::int64_t less : {units, units - 1, units / 2, units / 4, std::int64_t{1}}) {
+      add_shortening(origin, s, 0, units * unit, moves);
+      add_shortening(origin, s, 0, (units - 1) * unit, moves);
+      // Ever smaller parts, so that a length from which on it fails is found quickly.
+      for (std::int64_t less = units / 2; less > 0; less /= 2) {
         add_shortening(origin, s, 0, less * unit, moves);
       }
     }

@@ -182,7 +182,7 @@ TEST_F(Tool, FindsNoFaultInTheSimulator) {
                                         "  \"backend\": \"sim\",\n"
                                         "  \"sum_rule\": \"exact\",\n"
                                         "  \"seed\": 5,\n"
-                                        "  \"ranks\": [1, 8],\n"
+                                        "  \"ranks\": [1, 64],\n"
                                         "  \"cases\": 500,\n"
                                         "  \"seconds\": 0,\n"
                                         "  \"verdict\": \"holds\",\n"

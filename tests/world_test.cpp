@@ -2,6 +2,7 @@
 #include <lockstep/sim/world.hpp>
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <sstream>
 #include <thread>
@@ -323,18 +324,29 @@ TEST(Communicators, WorkOnThreadsOfTheCallersOwn) {
 
 TEST(Communicators, UsedByTwoThreadsAtOnceAreRefused) {
   std::vector<Communicator> handles = make_communicators(2);
-  std::thread waiting([&] { handles[0].all_reduce_sum(number(1)); });
-  std::string message;
-  while (message.empty()) {  // until the other thread is inside its call
-    try {
-      handles[0].group({0}).all_reduce_sum(number(1));
-    } catch (const InvalidArgument& error) {
-      message = error.what();
+  std::atomic<bool> refused = false;
+  // Calls as rank 0 until it is let in; which of two threads is refused is theirs to settle.
+  const auto call = [&](const Communicator& communicator) {
+    for (;;) {
+      try {
+        return communicator.all_reduce_sum(number(1));
+      } catch (const InvalidArgument& error) {
+        EXPECT_NE(std::string(error.what()).find("two threads use rank 0 at once"),
+                  std::string::npos)
+            << error.what();
+        refused = true;
+        std::this_thread::yield();
+      }
     }
-  }
+  };
+  std::thread waiting([&] { call(handles[0]); });  // until rank 1 comes, below
+  std::thread other([&, alone = handles[0].group({0})] {
+    while (!refused) call(alone);
+  });
+  while (!refused) std::this_thread::yield();
   handles[1].all_reduce_sum(number(1));
   waiting.join();
-  EXPECT_NE(message.find("two threads use rank 0 at once"), std::string::npos) << message;
+  other.join();
 }
 
 // pytorch/pytorch#106954: a collective began before all ranks were there.

@@ -37,7 +37,7 @@ struct OracleArguments {
 int oracle_command(const OracleArguments& arguments);
 
 struct MutantsArguments {
-  std::string cases = "20000";
+  std::string cases = "30000";
   std::optional<std::string> seed;
   std::vector<std::string> mutants;  // all, and the right backends, when empty
   std::optional<std::string> json;

@@ -15,7 +15,7 @@ namespace lockstep::zoo {
 
 struct HuntOptions {
   std::uint64_t seed = 0;
-  std::int64_t cases = 20000;  // after which a mutant counts as one that got away
+  std::int64_t cases = 30000;  // after which a mutant counts as one that got away
   int most_ranks = 64;
 };
 
