@@ -1,7 +1,9 @@
 #include <algorithm>
 #include <exception>
 #include <iostream>
+#include <iterator>
 #include <mutex>
+#include <optional>
 
 #include "arguments.hpp"
 #include "bench_plan.hpp"

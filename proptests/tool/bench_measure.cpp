@@ -40,7 +40,7 @@ void fill_floats(std::span<std::byte> elements, Data data, int ranks, std::mt199
   using Bits = typename Format::Bits;
   constexpr int fraction_bits = Format::fraction_bits;
   // Normal numbers, small enough for the sum of one from each rank to be finite.
-  const int log_ranks = std::bit_width(static_cast<unsigned>(ranks));
+  const auto log_ranks = static_cast<int>(std::bit_width(static_cast<unsigned>(ranks)));
   const int most = static_cast<int>(Format::infinity >> fraction_bits) - 1 - log_ranks;
   std::uniform_int_distribution<int> exponent(1, most);
   constexpr Bits kept = static_cast<Bits>(~Format::infinity);  // the sign and the fraction

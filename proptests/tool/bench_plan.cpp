@@ -1,5 +1,8 @@
 #include "bench_plan.hpp"
 
+#include <algorithm>
+#include <iterator>
+
 #include "arguments.hpp"
 #include "exit_status.hpp"
 
