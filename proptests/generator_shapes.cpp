@@ -7,9 +7,9 @@ namespace lockstep::kit {
 
 std::int64_t draw_budget(Dice& dice, int world) {
   const std::int64_t thrown = dice.below(4000);
-  if (thrown < 2) return std::min(600'000, 4'000'000 / world);  // a megabyte and more
-  if (thrown < 8) return 70'000;                                // beyond what 16 bits count
-  if (thrown < 24) return 20'000;  // beyond 64 KiB, where libraries change their algorithm
+  if (thrown < 5) return std::min(2'400'000, 8'000'000 / world);  // a megabyte and more
+  if (thrown < 11) return 70'000;                                 // beyond what 16 bits count
+  if (thrown < 27) return 20'000;  // beyond 64 KiB, where libraries change their algorithm
   if (thrown < 240) return 4'200;  // around a page
   return 40;
 }

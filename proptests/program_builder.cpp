@@ -12,6 +12,8 @@
 namespace lockstep::kit {
 namespace {
 
+// No rank passes more than this: a megabyte and more of every dtype.
+constexpr std::int64_t most_bytes = 2'400'000;
 // Results that are fed onward stay this small, however often they are gathered.
 constexpr std::int64_t most_elements_fed = 4096;
 // A gather's results are as large as the world times its inputs, on every rank, and so are the
@@ -125,6 +127,7 @@ Step ProgramBuilder::fresh_call(Operation operation, const std::vector<int>& gro
   const auto n = static_cast<std::size_t>(ranks);
   const bool exchange = is_all_to_all_v(operation);
   const DType dtype = draw_dtype(dice_, operation);
+  const std::int64_t budget = std::min(budget_, most_bytes / size_of(dtype));
 
   std::vector<Shape> shapes;
   std::vector<std::vector<std::int64_t>> counts(n);
@@ -132,8 +135,8 @@ Step ProgramBuilder::fresh_call(Operation operation, const std::vector<int>& gro
     shapes.assign(n, Shape{});
   } else {
     const std::vector<std::int64_t> trailing =
-        draw_trailing(dice_, budget_, exchange ? ZeroAxes::forbidden : ZeroAxes::allowed);
-    const std::int64_t row_budget = budget_ / std::max<std::int64_t>(1, product(trailing));
+        draw_trailing(dice_, budget, exchange ? ZeroAxes::forbidden : ZeroAxes::allowed);
+    const std::int64_t row_budget = budget / std::max<std::int64_t>(1, product(trailing));
     if (exchange) {
       // Rows of one element are cheap enough for more of them than 16 bits count.
       const bool long_blocks = trailing.empty() && dice_.one_in(60);

@@ -107,8 +107,8 @@ const Refused not_a_case[] = {
      "f.json:1: /steps: found an object, wanted a list of steps"},
     {"StepIsNoObject", two("7"), "f.json:1: /steps/0: found 7, wanted a step"},
     {"UnknownKeyOfAStep", two(R"({"op": "all_reduce_sum", "input": []})"),
-     "f.json:1: /steps/0: unknown key \"input\"; the keys of a step are group, op, root, inputs, "
-     "upstream, expected"},
+     "f.json:1: /steps/0: unknown key \"input\"; the keys of a step are group, op, repeat, "
+     "root, inputs, upstream, expected"},
     {"UnknownOperation", two(R"({"op": "all_reduce", "inputs": [null, null]})"),
      "f.json:1: /steps/0/op: found \"all_reduce\", wanted \"all_gather_float\", "
      "\"all_gather_int\", "
