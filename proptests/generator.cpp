@@ -100,16 +100,14 @@ void calls_and_gradients(Dice& dice, ProgramBuilder& program, bool groups) {
 }
 
 // One call again and again, sometimes between others: up to beyond the numbers at which buffers,
-// caches and counters wrap around. The longest mostly in worlds of one, where no thread waits for
-// another.
+// caches and counters wrap around. The longest in worlds of one, where no rank waits for another.
 void repeated_call(Dice& dice, ProgramBuilder& program) {
   const int world = program.program().world;
   if (dice.one_in(4)) program.call(draw_operation(dice));
   program.call(draw_operation(dice));
   std::int64_t times = dice.between(2, 5);
   if (world <= 4 && dice.one_in(8)) times = dice.between(100, 300);
-  const bool longest = (world == 1 && dice.one_in(20)) || (world == 2 && dice.one_in(400));
-  if (longest) times = dice.between(65'537, 65'600);
+  if (world == 1 && dice.one_in(20)) times = dice.between(65'537, 65'600);
   program.repeat(times);
   if (dice.one_in(4)) program.call(draw_operation(dice));
 }

@@ -12,8 +12,8 @@ namespace lockstep::zoo {
 
 class ZooBackend final : public kit::ThreadBackend {
  public:
-  // `mutant` and `worlds` must outlive the backend. The worlds follow the rule exact() or
-  // rank_order, as right_rule() says for the mutant. A rank that hangs is given up after `timeout`.
+  // `mutant` and `worlds` must outlive the backend. A rank that hangs is given up after `timeout`,
+  // counted from the start of its case.
   ZooBackend(const Mutant& mutant, kit::KeptWorlds& worlds, std::chrono::milliseconds timeout)
       : mutant_(mutant), worlds_(worlds), patience_(timeout) {}
 
