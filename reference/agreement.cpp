@@ -98,8 +98,13 @@ std::optional<std::string> overflow(Signatures all) {
            " make a tensor beyond 2^63-1 rows, elements or bytes";
   }
   if (is_all_to_all_v(first.operation)) {
+    // A tensor of all ranks' rows can nearly always exist, and then each of the results can. That
+    // spares adding up N lists of N counts.
+    std::optional<std::int64_t> rows = 0;
+    for (const Signature& call : all) rows = rows ? checked_add(*rows, call.shape[0]) : rows;
+    if (rows && representable(first.dtype, first.shape.with_rows(*rows))) return std::nullopt;
     for (std::size_t rank = 0; rank < all.size(); ++rank) {
-      const std::optional<std::int64_t> rows = rows_received(all, rank);
+      rows = rows_received(all, rank);
       if (rows && representable(first.dtype, first.shape.with_rows(*rows))) continue;
       return "rank " + std::to_string(rank) + " would receive a tensor beyond 2^63-1 rows, " +
              "elements or bytes";

@@ -14,9 +14,13 @@ using Inputs = std::span<const Tensor>;
 using Results = std::span<Result>;
 
 // An empty list that keeps its memory from call to call: in small calls, allocations would be seen.
+// In large ones they are not, and what a thousand threads keep would be. There is one list of a
+// type for each thread: it is used up before the next is asked for.
 template <class T>
 std::vector<T>& scratch() {
+  constexpr std::size_t most_kept = 1024;
   static thread_local std::vector<T> list;
+  if (list.capacity() > most_kept) list = std::vector<T>();
   list.clear();
   return list;
 }
@@ -76,16 +80,34 @@ void broadcast(Signatures signatures, Inputs inputs, Results results) {
   for (Result& result : results) result.value = value;
 }
 
+// Fills in how many rows each rank gets from which, and returns how many it gets in all. The counts
+// of N ranks are N*N numbers, which at a thousand ranks is more than their elements may be: they
+// are walked along the sources' lists, some at a time so that what is written shares cache lines.
+std::vector<std::int64_t>& exchange_counts(Signatures signatures, Results results) {
+  const std::size_t ranks = signatures.size();
+  auto& rows = scratch<std::int64_t>();
+  rows.assign(ranks, 0);
+  for (Result& result : results) result.receive_counts.resize(ranks);
+  constexpr std::size_t together = 8;
+  for (std::size_t first = 0; first < ranks; first += together) {
+    const std::size_t last = std::min(first + together, ranks);
+    for (std::size_t to = 0; to < ranks; ++to) {
+      for (std::size_t from = first; from < last; ++from) {
+        const std::int64_t count = signatures[from].send_counts[to];
+        results[to].receive_counts[from] = count;
+        rows[to] += count;
+      }
+    }
+  }
+  return rows;
+}
+
 void all_to_all_v(Signatures signatures, Inputs inputs, Results results) {
   const std::size_t ranks = inputs.size();
+  const std::vector<std::int64_t>& rows = exchange_counts(signatures, results);
   for (std::size_t to = 0; to < ranks; ++to) {
-    Result& result = results[to];
-    result.value =
-        Tensor::uninitialized(signatures[to].dtype, result_shape(signatures, static_cast<int>(to)));
-    result.receive_counts.resize(ranks);
-    for (std::size_t from = 0; from < ranks; ++from) {
-      result.receive_counts[from] = signatures[from].send_counts[to];
-    }
+    results[to].value =
+        Tensor::uninitialized(signatures[to].dtype, signatures[to].shape.with_rows(rows[to]));
   }
 
   // Walk each source front to back: its block for rank 0, for rank 1, ... Sources come in rank
