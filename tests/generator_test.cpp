@@ -11,6 +11,8 @@
 #include <lockstep/kit/program_oracle.hpp>
 #include <lockstep/kit/verification.hpp>
 
+#include "shrunk.hpp"
+
 namespace lockstep::kit {
 namespace {
 
@@ -123,22 +125,6 @@ TEST(Generator, RefusesWhatItDoesNotKnow) {
   EXPECT_THROW((void)draw_case("all_gather", {}, 1), InvalidArgument);
   EXPECT_THROW((void)draw_case("contract", {.fewest_ranks = 4, .most_ranks = 3}, 1),
                InvalidArgument);
-}
-
-// Takes the first simpler case for which `fails` holds, until there is none.
-template <class Fails>
-Case shrunk(Case c, Fails fails) {
-  for (bool descended = true; descended;) {
-    descended = false;
-    Simplifications candidates(c);
-    while (std::optional<Case> candidate = candidates.next()) {
-      if (!fails(*candidate)) continue;
-      c = std::move(*candidate);
-      descended = true;
-      break;
-    }
-  }
-  return c;
 }
 
 TEST(Shrinking, ComesDownToOneElement) {

@@ -8,7 +8,9 @@
 #include <lockstep/kit/program_oracle.hpp>
 #include <lockstep/kit/verification.hpp>
 
+#include "shrunk.hpp"
 #include "simulated_backend.hpp"
+#include "stand_in.hpp"
 
 namespace lockstep::kit {
 namespace {
@@ -39,10 +41,10 @@ TEST(Repetition, ExpectsOneOutcome) {
 }
 
 // Right but for what `spoil(calls before, result)` does on rank 1.
-class Spoiled final : public Subject {
+class Spoiled final : public StandIn {
  public:
   using Spoil = std::function<void(int calls, IntTensor& result)>;
-  Spoiled(Subject& right, Spoil spoil) : right_(right), spoil_(std::move(spoil)) {}
+  Spoiled(Subject& right, Spoil spoil) : StandIn(right), spoil_(std::move(spoil)) {}
 
   IntTensor all_gather_int(const IntTensor& x) override {
     IntTensor result = right_.all_gather_int(x);
@@ -50,26 +52,8 @@ class Spoiled final : public Subject {
     spoil_(calls_++, result);
     return result;
   }
-  FloatTensor all_gather_float(const FloatTensor& x) override { return right_.all_gather_float(x); }
-  FloatTensor reduce_scatter_sum(const FloatTensor& x) override {
-    return right_.reduce_scatter_sum(x);
-  }
-  FloatTensor all_reduce_sum(const FloatTensor& x) override { return right_.all_reduce_sum(x); }
-  FloatTensor broadcast_float(const FloatTensor& x, std::int64_t root) override {
-    return right_.broadcast_float(x, root);
-  }
-  VariableTensorExchange<FloatTensor> all_to_all_v_float(
-      const FloatTensor& x, std::span<const std::int64_t> counts) override {
-    return right_.all_to_all_v_float(x, counts);
-  }
-  VariableTensorExchange<IntTensor> all_to_all_v_int(
-      const IntTensor& x, std::span<const std::int64_t> counts) override {
-    return right_.all_to_all_v_int(x, counts);
-  }
-  std::unique_ptr<Subject> group(std::span<const int>) override { return nullptr; }
 
  private:
-  Subject& right_;
   Spoil spoil_;
   int calls_ = 0;
 };
@@ -128,22 +112,6 @@ TEST(Repetition, SeesAnEarlierResultChange) {
   const auto divergence = run_and_judge(backend, read_case(gather_of_two("2")));
   ASSERT_TRUE(divergence.has_value());
   EXPECT_EQ(divergence->aspect, "result");
-}
-
-// Takes the first simpler case for which `fails` holds, until there is none.
-template <class Fails>
-Case shrunk(Case c, Fails fails) {
-  for (bool descended = true; descended;) {
-    descended = false;
-    Simplifications candidates(c);
-    while (std::optional<Case> candidate = candidates.next()) {
-      if (!fails(*candidate)) continue;
-      c = std::move(*candidate);
-      descended = true;
-      break;
-    }
-  }
-  return c;
 }
 
 TEST(Repetition, ShrinksToTheCallThatFails) {

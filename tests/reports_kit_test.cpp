@@ -16,6 +16,7 @@
 
 #include "generator_values.hpp"
 #include "simulated_backend.hpp"
+#include "stand_in.hpp"
 
 namespace lockstep::kit {
 namespace {
@@ -38,34 +39,6 @@ TEST(B30, MarkersOfManyRanksStayDistinctIn16Bits) {
   // The other kinds of data are random patterns, and those that careless copies change.
   EXPECT_GE(distinct, 40);
 }
-
-// A backend that is right but for what a derived class gets wrong.
-class StandIn : public Subject {
- public:
-  explicit StandIn(Subject& right) : right_(right) {}
-
-  FloatTensor all_gather_float(const FloatTensor& x) override { return right_.all_gather_float(x); }
-  IntTensor all_gather_int(const IntTensor& x) override { return right_.all_gather_int(x); }
-  FloatTensor reduce_scatter_sum(const FloatTensor& x) override {
-    return right_.reduce_scatter_sum(x);
-  }
-  FloatTensor all_reduce_sum(const FloatTensor& x) override { return right_.all_reduce_sum(x); }
-  FloatTensor broadcast_float(const FloatTensor& x, std::int64_t root) override {
-    return right_.broadcast_float(x, root);
-  }
-  VariableTensorExchange<FloatTensor> all_to_all_v_float(
-      const FloatTensor& x, std::span<const std::int64_t> send_counts) override {
-    return right_.all_to_all_v_float(x, send_counts);
-  }
-  VariableTensorExchange<IntTensor> all_to_all_v_int(
-      const IntTensor& x, std::span<const std::int64_t> send_counts) override {
-    return right_.all_to_all_v_int(x, send_counts);
-  }
-  std::unique_ptr<Subject> group(std::span<const int>) override { return nullptr; }
-
- protected:
-  Subject& right_;
-};
 
 struct UnchangedAllReduce : StandIn {
   using StandIn::StandIn;
