@@ -5,6 +5,8 @@
 
 #include <lockstep/kit/corners.hpp>
 
+#include "step_values.hpp"
+
 namespace lockstep::kit {
 namespace {
 
@@ -21,14 +23,17 @@ constexpr CornerText texts[corner_count] = {
     {"world_of_64", "a world of 64 or more"},
     {"zero_row_rank", "a rank without rows among others"},
     {"all_empty", "nobody has rows"},
-    {"one_full_rank", "one rank with rows, not the first"},
+    {"first_full_rank", "only the first rank has rows"},
+    {"middle_full_rank", "only one in the middle has rows"},
+    {"last_full_rank", "only the last rank has rows"},
     {"one_sender", "one sender"},
     {"one_receiver", "one receiver"},
     {"asymmetric_counts", "an asymmetric count matrix"},
     {"empty_counts_row", "a rank that sends nothing"},
     {"empty_counts_column", "a rank that receives nothing"},
     {"more_ranks_than_rows", "more ranks than rows"},
-    {"root_not_zero", "a root other than 0"},
+    {"first_root", "the first rank as root"},
+    {"middle_root", "a rank in the middle as root"},
     {"last_root", "the last rank as root"},
     {"no_axes", "no axes"},
     {"one_axis", "one axis"},
@@ -39,6 +44,7 @@ constexpr CornerText texts[corner_count] = {
     {"zero_trailing_axis", "a trailing axis of length zero"},
     {"odd_length", "an odd number of elements above 8"},
     {"near_power_of_two", "one element from a power of two"},
+    {"near_large_power", "the same from 64 KiB on"},
     {"beyond_64_kib", "more than 64 KiB on a rank"},
     {"megabyte", "more than a megabyte on a rank"},
     {"quiet_nan", "a quiet NaN with a payload"},
@@ -49,13 +55,22 @@ constexpr CornerText texts[corner_count] = {
     {"sum_tie", "a sum halfway between two numbers"},
     {"sum_cancellation", "a sum that cancels"},
     {"sum_overflow", "a sum that overflows"},
+    {"sum_of_both_zeros", "a sum of zeros of both signs"},
+    {"sum_of_both_infinities", "a sum of infinities of both signs"},
     {"beyond_2_to_24", "an integer beyond 2^24"},
     {"beyond_2_to_53", "an integer beyond 2^53"},
     {"result_fed_onward", "a result that feeds a later call"},
     {"same_shape_again", "a call like the one before it"},
+    {"many_steps", "a program of more than 8 calls"},
+    {"twenty_steps", "a program of 20 calls"},
+    {"many_repetitions", "a call made 100 times or more"},
+    {"repetitions_beyond_16_bits", "a call made 65536 times or more"},
+    {"gradient", "a gradient that is asked for"},
+    {"missing_upstream", "a rank without upstream gradient"},
     {"group", "a sub-communicator"},
     {"reordered_group", "a sub-communicator in another order"},
     {"group_without_rank_zero", "a sub-communicator without rank 0"},
+    {"group_among_world_calls", "a sub-communicator between world calls"},
     {"broken_contract", "a broken contract"},
     {"call_after_breach", "a good call after a broken one"},
     {"missing_rank", "a rank that has left"},
@@ -70,9 +85,11 @@ class CornerFinder {
 
   Corners find() {
     worlds();
+    programs();
     for (std::size_t s = 0; s < case_.steps.size(); ++s) {
       const Step& step = case_.steps[s];
       communicator(step);
+      extras(step);
       sizes(step);
       if (std::ranges::any_of(step.operations, is_all_to_all_v)) exchange(step);
       for (const std::optional<Input>& input : step.inputs) {
@@ -107,6 +124,25 @@ class CornerFinder {
     add(Corner::world_of_64, n >= 64);
   }
 
+  void programs() {
+    add(Corner::many_steps, case_.steps.size() > 8);
+    add(Corner::twenty_steps, case_.steps.size() >= 20);
+    const auto of_world = [](const Step& step) { return step.group.empty(); };
+    const auto first = std::ranges::find_if(case_.steps, of_world);
+    const auto last = std::find_if(case_.steps.rbegin(), case_.steps.rend(), of_world);
+    if (last == case_.steps.rend()) return;
+    add(Corner::group_among_world_calls, !std::all_of(first, last.base(), of_world));
+  }
+
+  void extras(const Step& step) {
+    add(Corner::many_repetitions, step.repeat >= 100);
+    add(Corner::repetitions_beyond_16_bits, step.repeat >= 65'536);
+    if (!asks_for_gradient(step)) return;
+    add(Corner::gradient);
+    add(Corner::missing_upstream,
+        !std::ranges::all_of(step.upstream, &std::optional<Tensor>::has_value));
+  }
+
   void communicator(const Step& step) {
     if (!step.group.empty()) {
       add(Corner::group);
@@ -115,7 +151,8 @@ class CornerFinder {
     }
     const auto last = static_cast<std::int64_t>(step.members()) - 1;
     for (std::int64_t root : step.roots) {
-      add(Corner::root_not_zero, root > 0 && root <= last);
+      add(Corner::first_root, last > 0 && root == 0);
+      add(Corner::middle_root, root > 0 && root < last);
       add(Corner::last_root, last > 0 && root == last);
     }
   }
@@ -134,7 +171,11 @@ class CornerFinder {
     }
     add(Corner::zero_row_rank, with_rows > 0 && without_rows > 0);
     add(Corner::all_empty, with_rows == 0);
-    add(Corner::one_full_rank, with_rows == 1 && without_rows > 0 && last_with_rows > 0);
+    if (with_rows == 1 && without_rows > 0) {
+      add(last_with_rows == 0              ? Corner::first_full_rank
+          : last_with_rows == without_rows ? Corner::last_full_rank
+                                           : Corner::middle_full_rank);
+    }
     add(Corner::more_ranks_than_rows,
         most_rows > 0 && most_rows < static_cast<std::int64_t>(step.members()));
   }
@@ -173,8 +214,11 @@ class CornerFinder {
     }
     const auto elements = static_cast<std::uint64_t>(tensor.elements());
     add(Corner::odd_length, elements > 8 && elements % 2 == 1);
-    add(Corner::near_power_of_two,
-        elements >= 63 && (std::has_single_bit(elements - 1) || std::has_single_bit(elements + 1)));
+    if (elements >= 63 &&
+        (std::has_single_bit(elements - 1) || std::has_single_bit(elements + 1))) {
+      add(Corner::near_power_of_two);
+      add(Corner::near_large_power, tensor.size_bytes() > 64 * 1024 - 16);
+    }
     add(Corner::beyond_64_kib, tensor.size_bytes() > 64 * 1024);
     add(Corner::megabyte, tensor.size_bytes() > 1000 * 1000);
     dispatch(tensor.dtype(), [&](auto tag) {
@@ -234,6 +278,7 @@ class CornerFinder {
     using Format = FormatOf<T>;
     // Long double has 64 significant bits on x86, so that a tie of two f64 shows as well.
     long double sum = 0, largest = 0;
+    bool finite = true, zeros = true, positive = false, negative = false;
     for (const std::optional<Input>& input : step.inputs) {
       const T value = input->tensor.values<T>()[i];
       long double wide;
@@ -242,11 +287,16 @@ class CornerFinder {
       } else {
         wide = value;
       }
-      if (!std::isfinite(wide)) return;
+      if (std::isnan(wide)) return;
+      if (wide == 0 || std::isinf(wide)) (std::signbit(wide) ? negative : positive) = true;
+      zeros = zeros && wide == 0;
+      finite = finite && std::isfinite(wide);
       sum += wide;
       largest = std::max(largest, std::fabs(wide));
     }
-    if (largest == 0) return;
+    add(Corner::sum_of_both_zeros, zeros && positive && negative);
+    add(Corner::sum_of_both_infinities, !finite && std::isnan(sum));
+    if (!finite || largest == 0) return;
     const long double most =
         std::ldexp(2.0L - std::ldexp(1.0L, -Format::fraction_bits), Format::highest_bit);
     add(Corner::sum_overflow, std::fabs(sum) > most);

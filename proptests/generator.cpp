@@ -10,14 +10,20 @@
 namespace lockstep::kit {
 namespace {
 
+// The longest program.
+constexpr std::int64_t most_steps = 20;
+
 Operation draw_operation(Dice& dice) {
   return dice.pick(tensor_operations);
 }
 
-// Up to three calls of one operation, the later ones now and then on what the earlier gave: a
-// second call of the same kind shows what the first one left behind.
+// Up to three calls of one operation, the later ones now and then on what the earlier gave, or of
+// the same shapes: a second call of the same kind shows what the first one left behind.
 void calls_of(Operation operation, Dice& dice, ProgramBuilder& program) {
-  for (int calls = dice.pick({1, 1, 1, 2, 3}); calls > 0; --calls) program.call(operation);
+  program.call(operation);
+  for (int calls = dice.pick({0, 0, 0, 1, 2}); calls > 0; --calls) {
+    if (!dice.one_in(3) || !program.call_again()) program.call(operation);
+  }
 }
 
 // A broken call, sometimes after a good one, always before one that shows that the communicator
@@ -112,15 +118,24 @@ void repeated_call(Dice& dice, ProgramBuilder& program) {
   if (dice.one_in(4)) program.call(draw_operation(dice));
 }
 
-// Results fed into later calls.
+// Results fed into later calls, shapes that come again, groups in turn with the world, and broken
+// calls among good ones. Mostly a few calls; many of them only of small tensors, which are cheap.
 void mixed_program(Dice& dice, ProgramBuilder& program, bool groups) {
   const std::vector<int> everybody = program.present();
-  for (int calls = static_cast<int>(dice.between(2, 8)); calls > 0; --calls) {
+  const std::vector<std::vector<int>> known = {draw_group(dice, everybody),
+                                               draw_group(dice, everybody)};
+  std::int64_t calls = dice.between(2, 8);
+  if (dice.one_in(12)) {
+    calls = dice.one_in(4) ? most_steps : dice.between(9, most_steps);
+    program.keep_small();
+  }
+  for (; calls > 0; --calls) {
     if (groups && dice.one_in(6)) {
-      program.call(draw_operation(dice), draw_group(dice, everybody));
+      program.call(draw_operation(dice),
+                   dice.one_in(2) ? dice.pick(known) : draw_group(dice, everybody));
     } else if (dice.one_in(12)) {
       program.broken_call(draw_operation(dice));
-    } else {
+    } else if (!dice.one_in(5) || !program.call_again()) {
       program.call(draw_operation(dice));
     }
   }

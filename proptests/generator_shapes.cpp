@@ -11,11 +11,13 @@ std::int64_t draw_budget(Dice& dice, int world) {
   if (thrown < 11) return 70'000;                                 // beyond what 16 bits count
   if (thrown < 27) return 20'000;  // beyond 64 KiB, where libraries change their algorithm
   if (thrown < 240) return 4'200;  // around a page
-  return 40;
+  return small_budget;
 }
 
 std::vector<std::int64_t> draw_trailing(Dice& dice, std::int64_t budget, ZeroAxes zeros) {
-  const std::size_t axes = dice.pick<std::size_t>({0, 0, 0, 1, 1, 1, 1, 2, 2, 3, 4});
+  std::size_t axes = dice.pick<std::size_t>({0, 0, 0, 1, 1, 1, 1, 2, 2, 3, 4});
+  // Sizes at thresholds are met exactly by a leading axis alone.
+  if (budget >= 20'000 && dice.one_in(2)) axes = 0;
   std::vector<std::int64_t> trailing;
   for (std::size_t axis = 0; axis < axes; ++axis) {
     std::int64_t length = dice.pick<std::int64_t>({1, 1, 2, 2, 3, 4, 5, 7});
@@ -31,9 +33,11 @@ std::int64_t draw_rows(Dice& dice, std::int64_t budget) {
   if (budget > 64 && !dice.one_in(8)) {
     if (dice.one_in(2)) return dice.between(budget / 2, budget);
     if (dice.one_in(8)) return std::min<std::int64_t>(1000, budget);
-    // Just below, at and just above a power of two.
+    // Just below, at and just above a power of two: any, or the largest that there is room for,
+    // which is where blocks, pools and parallel loops begin.
     const int powers = std::bit_width(static_cast<std::uint64_t>(budget)) - 6;
-    const std::int64_t power = std::int64_t{64} << dice.below(powers);
+    const std::int64_t power = std::int64_t{64}
+                               << (dice.one_in(2) ? powers - 1 : dice.below(powers));
     return std::min(power + dice.between(-1, 1), budget);
   }
   const std::int64_t rows =

@@ -14,6 +14,8 @@ namespace lockstep::kit {
 // of them (less in a large world). Thousands of cases a second, and still every threshold is
 // crossed.
 std::int64_t draw_budget(Dice& dice, int world);
+// The budget of most cases.
+inline constexpr std::int64_t small_budget = 40;
 
 enum class ZeroAxes : bool { forbidden, allowed };
 

@@ -14,6 +14,7 @@
 #include <lockstep/kit/judge.hpp>
 #include <lockstep/kit/program_oracle.hpp>
 #include <lockstep/kit/rapidcheck.hpp>
+#include <lockstep/kit/verification.hpp>
 
 namespace lockstep::kit {
 namespace {
@@ -121,9 +122,11 @@ bool chains_end() {
   });
 }
 
+// The cases of `lockstep verify` as it is without options.
 bool corners_are_visited() {
   std::array<std::int64_t, corner_count> visits{};
-  constexpr std::uint64_t cases_each = 1000;
+  const std::uint64_t cases_each =
+      static_cast<std::uint64_t>(VerifyOptions().cases) / properties().size();
   for (const Property& property : properties()) {
     for (std::uint64_t i = 0; i < cases_each; ++i) {
       const Case c = draw_case(property.name, {1, 64, true}, case_seed(1, property.name, i));

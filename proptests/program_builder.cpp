@@ -70,6 +70,37 @@ void ProgramBuilder::call(Operation operation, std::vector<int> group) {
   append(fresh_call(operation, group));
 }
 
+bool ProgramBuilder::call_again() {
+  for (std::size_t s = case_.steps.size(); s-- > 0;) {
+    const Step& earlier = case_.steps[s];
+    const bool own = std::ranges::all_of(earlier.inputs, [](const std::optional<Input>& input) {
+      return input && !input->from_step;
+    });
+    if (!own || !results_of(earlier)) continue;
+    Step step;
+    step.group = earlier.group;
+    step.operations = earlier.operations;
+    step.roots = earlier.roots;
+    std::vector<Shape> shapes;
+    for (const std::optional<Input>& input : earlier.inputs) {
+      shapes.push_back(input->tensor.shape());
+    }
+    const std::vector<Tensor> tensors =
+        fresh_elements(step.operations[0], earlier.inputs[0]->tensor.dtype(), shapes);
+    for (std::size_t member = 0; member < tensors.size(); ++member) {
+      step.inputs.push_back(
+          Input{std::nullopt, tensors[member], earlier.inputs[member]->send_counts});
+    }
+    append(std::move(step));
+    return true;
+  }
+  return false;
+}
+
+void ProgramBuilder::keep_small() {
+  budget_ = std::min(budget_, small_budget);
+}
+
 void ProgramBuilder::broken_call(Operation operation, std::vector<int> group) {
   Step step = fresh_call(operation, group);
   break_call(dice_, step);
@@ -157,9 +188,7 @@ Step ProgramBuilder::fresh_call(Operation operation, const std::vector<int>& gro
     }
   }
 
-  const std::vector<Tensor> tensors = is_sum(operation)
-                                          ? elements_to_add(dice_, dtype, shapes[0], ranks)
-                                          : elements_to_move(dice_, dtype, shapes);
+  const std::vector<Tensor> tensors = fresh_elements(operation, dtype, shapes);
   Step step;
   step.group = group;
   step.operations.assign(n, operation);
@@ -168,6 +197,12 @@ Step ProgramBuilder::fresh_call(Operation operation, const std::vector<int>& gro
     step.inputs.push_back(Input{std::nullopt, tensors[member], std::move(counts[member])});
   }
   return step;
+}
+
+std::vector<Tensor> ProgramBuilder::fresh_elements(Operation operation, DType dtype,
+                                                   const std::vector<Shape>& shapes) {
+  if (!is_sum(operation)) return elements_to_move(dice_, dtype, shapes);
+  return elements_to_add(dice_, dtype, shapes[0], static_cast<int>(shapes.size()));
 }
 
 std::optional<Step> ProgramBuilder::fed_call(Operation operation, const std::vector<int>& group) {

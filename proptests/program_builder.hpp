@@ -21,8 +21,13 @@ class ProgramBuilder {
   // Appends a call that fits the contract, on the whole world or on a group. Takes the results of
   // an earlier step now and then, where they fit.
   void call(Operation operation, std::vector<int> group = {});
+  // Appends a call like the latest that had tensors of its own and fitted the contract: operation,
+  // group, shapes and counts are the same, the elements are others. False when there is none.
+  bool call_again();
   // Appends calls that break the contract in one to three ways (faults.hpp).
   void broken_call(Operation operation, std::vector<int> group = {});
+  // All further tensors are small.
+  void keep_small();
   // The latest step is called so often; less often where it moves much.
   void repeat(std::int64_t times);
   // Asks for the gradient of the latest step, which nobody has left before: upstream gradients that
@@ -47,6 +52,9 @@ class ProgramBuilder {
   int world_rank(const std::vector<int>& group, int member) const;
   Step fresh_call(Operation operation, const std::vector<int>& group);
   std::optional<Step> fed_call(Operation operation, const std::vector<int>& group);
+  // Elements for a call: one tensor per member, of these shapes.
+  std::vector<Tensor> fresh_elements(Operation operation, DType dtype,
+                                     const std::vector<Shape>& shapes);
   void append(Step step);
   // The results of a step without a breach, per member; nothing when it has one.
   std::optional<std::vector<Result>> results_of(const Step& step) const;

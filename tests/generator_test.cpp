@@ -88,6 +88,33 @@ TEST(Generator, MakesEveryRankInTurnTheOnlySender) {
   EXPECT_EQ(senders.size(), 5u);
 }
 
+TEST(Generator, WritesProgramsOfUpToTwentySteps) {
+  std::map<std::size_t, int> lengths;
+  int mostly_short = 0;
+  for (const Case& c : cases_of("programs", 1000)) {
+    ++lengths[c.steps.size()];
+    if (c.steps.size() <= 8) ++mostly_short;
+  }
+  EXPECT_EQ(lengths.rbegin()->first, 20u);
+  EXPECT_GE(lengths.size(), 15u);
+  EXPECT_GE(mostly_short, 850);
+}
+
+TEST(Generator, CallsAgainWithTheSameShapesAndOtherElements) {
+  int again = 0;
+  for (const Case& c : cases_of("programs", 200)) {
+    for (std::size_t s = 1; s < c.steps.size(); ++s) {
+      const auto& before = c.steps[s - 1].inputs[0];
+      const auto& now = c.steps[s].inputs[0];
+      if (before->from_step || now->from_step || now->tensor.elements() < 2) continue;
+      if (now->tensor.shape() != before->tensor.shape()) continue;
+      if (c.steps[s].operations != c.steps[s - 1].operations) continue;
+      if (!same_bits(now->tensor, before->tensor)) ++again;
+    }
+  }
+  EXPECT_GE(again, 50);
+}
+
 TEST(Generator, BroadcastsFromEveryRoot) {
   std::set<std::int64_t> roots;
   for (const Case& c : cases_of("broadcast_float", 200, {.fewest_ranks = 7, .most_ranks = 7})) {
@@ -233,7 +260,7 @@ TEST(Corners, SeeWhoSends) {
       {"dtype": "i64", "shape": [0], "values": [], "send_counts": [0, 0]},
       {"dtype": "i64", "shape": [1], "values": [16777217], "send_counts": [1, 0]}]})");
   for (Corner corner :
-       {Corner::one_sender, Corner::one_receiver, Corner::zero_row_rank, Corner::one_full_rank,
+       {Corner::one_sender, Corner::one_receiver, Corner::zero_row_rank, Corner::last_full_rank,
         Corner::asymmetric_counts, Corner::empty_counts_row, Corner::empty_counts_column,
         Corner::more_ranks_than_rows, Corner::beyond_2_to_24}) {
     EXPECT_TRUE(visits(c, corner)) << name(corner);

@@ -19,14 +19,17 @@ enum class Corner : std::uint8_t {
   world_of_64,
   zero_row_rank,  // a rank without rows among ranks with some
   all_empty,
-  one_full_rank,  // the only rank with rows is not rank 0
+  first_full_rank,  // the only rank with rows, among two ranks or more
+  middle_full_rank,
+  last_full_rank,
   one_sender,
   one_receiver,
   asymmetric_counts,
   empty_counts_row,
   empty_counts_column,
   more_ranks_than_rows,
-  root_not_zero,
+  first_root,  // of two ranks or more
+  middle_root,
   last_root,
   no_axes,
   one_axis,
@@ -37,6 +40,7 @@ enum class Corner : std::uint8_t {
   zero_trailing_axis,  // where the contract allows it
   odd_length,          // above 8 elements
   near_power_of_two,   // one element from a power of two, 64 at least
+  near_large_power,    // the same, and 64 KiB at least, but for that element
   beyond_64_kib,
   megabyte,
   quiet_nan,
@@ -47,13 +51,22 @@ enum class Corner : std::uint8_t {
   sum_tie,
   sum_cancellation,
   sum_overflow,
+  sum_of_both_zeros,
+  sum_of_both_infinities,
   beyond_2_to_24,  // integers that float cannot hold
   beyond_2_to_53,  // integers that double cannot hold
   result_fed_onward,
   same_shape_again,
+  many_steps,  // more than 8
+  twenty_steps,
+  many_repetitions,  // 100 calls in a row, or more
+  repetitions_beyond_16_bits,
+  gradient,
+  missing_upstream,  // where others have one
   group,
   reordered_group,
   group_without_rank_zero,
+  group_among_world_calls,  // between two calls of the world
   broken_contract,
   call_after_breach,
   missing_rank,
