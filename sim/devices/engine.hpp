@@ -2,8 +2,8 @@
 //
 // Nothing runs when it is enqueued. A thread that waits for a work runs, itself, what that work
 // needs and nothing more: the earlier works of its stream, the works its stream was told to wait
-// for, and, where a collective is blocked, the peers' works of this process. So work runs as late as
-// the program allows. LOCKSTEP_SIM_SEED picks another legal order: works then also run at seeded
+// for, and, where a collective is blocked, the peers' works of this process. So work runs as late
+// as the program allows. LOCKSTEP_SIM_SEED picks another legal order: works then also run at seeded
 // moments of other calls. A thread of the engine helps when the program waits by means that the
 // engine cannot see (a flag set by a host function, say): it runs works once all threads of the
 // process sleep, or have not called for a long while.
@@ -84,12 +84,14 @@ class Engine {
   // Streams. A handle is what the program holds; `find_stream` is null for one that is none (any
   // more), and for default streams takes the calling thread's current device.
   void* create_stream(int device, bool blocking, int priority);
-  StreamRef find_stream(void* handle, DefaultStream flavour = DefaultStream::legacy);
+  // Where it is none and `call` is given, that is reported.
+  StreamRef find_stream(void* handle, DefaultStream flavour = DefaultStream::legacy,
+                        const Call* call = nullptr);
   // Work on it still runs, as the runtime promises; the handle is dead at once.
   Status destroy_stream(void* handle, const Call& call);
 
-  // Puts a work at the end of a stream after checking what it touches. A broken rule is reported and
-  // gives the status that the real thing might give; the work is dropped then.
+  // Puts a work at the end of a stream after checking what it touches. A broken rule is reported
+  // and gives the status that the real thing might give; the work is dropped then.
   Enqueued enqueue(Lock& lock, const StreamRef& stream, Call call, std::vector<Access> accesses,
                    std::unique_ptr<Work> work);
   Enqueued enqueue(const StreamRef& stream, Call call, std::vector<Access> accesses,
@@ -123,8 +125,8 @@ class Engine {
   // The last work enqueued on the stream; null when there was none or all is done.
   NodeRef last(Lock& lock, const StreamRef& stream) const;
 
-  // After a collective: each of the nodes happened after everything that any of them had waited for.
-  // Under the lock, also from advance().
+  // After a collective: each of the nodes happened after everything that any of them had waited
+  // for. Under the lock, also from advance().
   void meet(const std::vector<NodeRef>& nodes);
 
   // A moment at which the seed may have works run early. `enqueue` without a lock includes one; who
@@ -135,10 +137,14 @@ class Engine {
   // count when the engine asks whether anybody could still make progress.
   void exempt_this_thread();
 
-  // Events. An event belongs to a device; a wait takes the record that was latest when it was called.
+  // True while the calling thread runs a host function, which may not call the runtime or NCCL.
+  bool in_host_function() const;
+
+  // Events. An event belongs to a device; a wait takes the record that was latest when it was
+  // called.
   void* create_event(int device, bool timed);
-  EventRef find_event(void* handle);
-  Status destroy_event(void* handle);
+  EventRef find_event(void* handle, const Call* call = nullptr);
+  Status destroy_event(void* handle, const Call& call);
   Status record(const EventRef& event, const StreamRef& stream, const Call& call);
   Status wait_for(const StreamRef& stream, const EventRef& event, const Call& call);
   Status synchronize(const EventRef& event, const Call& call);
@@ -147,11 +153,11 @@ class Engine {
   Status elapsed(const EventRef& begin, const EventRef& end, float& milliseconds);
 
   // Memory. All addresses are aligned to 256 bytes; fresh memory is poisoned. Zero bytes give null.
-  Status allocate(MemoryKind kind, int device, std::size_t bytes, const Call& call,
-                  void** address);
+  Status allocate(MemoryKind kind, int device, std::size_t bytes, const Call& call, void** address);
   Status allocate_ordered(const StreamRef& stream, std::size_t bytes, const Call& call,
                           void** address);
-  // Null is fine. A pointer that is not one, freed before, in use, or of another family is reported.
+  // Null is fine. A pointer that is not one, freed before, in use, or of another family is
+  // reported.
   Status release(void* address, bool host_family, const Call& call);
   Status release_ordered(const StreamRef& stream, void* address, const Call& call);
   Status register_host(void* address, std::size_t bytes, const Call& call);
@@ -161,8 +167,8 @@ class Engine {
   std::pair<std::size_t, std::size_t> memory_info(int device);
 
   // Where the bytes of `address` are for code of the simulation. Device memory is not mapped at the
-  // address that the program holds, so that a program that touches it from the host is caught; other
-  // memory is where it is. Use it inside a work only, for ranges that the work declared.
+  // address that the program holds, so that a program that touches it from the host is caught;
+  // other memory is where it is. Use it inside a work only, for ranges that the work declared.
   void* view(const void* address) const;
 
   // The description that reports use: "stream 3 of device 1".

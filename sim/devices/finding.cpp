@@ -85,10 +85,10 @@ void write_whole(int file, const std::string& text) {
       [](int status, void*) {
         if (status != 0 || count.load() == 0) return;
         std::fflush(nullptr);
-        write_whole(STDERR_FILENO,
-                    "lockstep: " + std::to_string(count.load()) +
-                        (count.load() == 1 ? " finding" : " findings") +
-                        "; the exit status is " + std::to_string(findings_status) + "\n");
+        write_whole(STDERR_FILENO, "lockstep: " + std::to_string(count.load()) +
+                                       (count.load() == 1 ? " finding" : " findings") +
+                                       "; the exit status is " + std::to_string(findings_status) +
+                                       "\n");
         ::_exit(findings_status);
       },
       nullptr);

@@ -34,6 +34,8 @@ struct Access {
   Home home = Home::own_device;
   // False where reading what nobody has written is no mistake, such as padding.
   bool must_be_initialized = true;
+  // Of writes: false where the work may leave some of the bytes as they were.
+  bool fills = true;
 };
 
 enum class Progress : std::uint8_t { done, blocked };
@@ -64,10 +66,11 @@ class Work {
   // it can never finish; `reason` says so in a sentence. Called with the lock held.
   virtual void abandon(const std::string& reason) { (void)reason; }
 
-  // True: advance() is called once, without the engine's lock, and must say done. For host functions
-  // and long loops.
+  // True: advance() is called once, without the engine's lock, by whoever waits for it, and must
+  // say done. For long loops over memory.
   virtual bool unlocked() const { return false; }
-  // True: the host may learn from it, without waiting, that earlier work is done: host functions.
+  // True for a function of the program: it runs without the lock, on a thread of the engine, and
+  // the program may learn from it that earlier work is done. It may not call the runtime.
   virtual bool tells_host() const { return false; }
 };
 

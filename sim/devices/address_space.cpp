@@ -1,0 +1,106 @@
+#include "address_space.hpp"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+#include <iterator>
+
+namespace lockstep::devices {
+namespace {
+
+constexpr std::size_t alignment = 256;
+constexpr std::size_t gap = 256;
+constexpr std::size_t page = 4096;
+
+// 0x7ff1 to 0x7fff and their negatives; little endian, as the devices are.
+std::uint16_t poison_word = 0x7ff5;
+
+std::uintptr_t reserve(std::size_t bytes, int protection) {
+  void* at = ::mmap(nullptr, bytes, protection, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (at == MAP_FAILED) {
+    std::fprintf(stderr,
+                 "lockstep: no addresses for a simulated device (%zu MiB); set LOCKSTEP_SIM_MEMORY "
+                 "to fewer bytes per device\n",
+                 bytes >> 20);
+    std::fflush(nullptr);
+    ::_exit(2);
+  }
+  return reinterpret_cast<std::uintptr_t>(at);
+}
+
+}  // namespace
+
+AddressSpace::AddressSpace(std::size_t window) : window_(window) {
+  begin_ = reserve(window, PROT_NONE);
+  shift_ = reserve(window, PROT_READ | PROT_WRITE) - begin_;
+}
+
+std::size_t AddressSpace::span(std::size_t bytes) {
+  return (bytes + alignment - 1) / alignment * alignment + gap;
+}
+
+std::uintptr_t AddressSpace::take(std::size_t bytes) {
+  if (bytes > window_) return 0;
+  const std::size_t needed = span(bytes);
+  if (window_ - used_ >= needed) {
+    const std::uintptr_t at = begin_ + used_;
+    used_ += needed;
+    return at;
+  }
+  for (auto piece = free_.begin(); piece != free_.end(); ++piece) {
+    if (piece->second < needed) continue;
+    const auto [at, length] = *piece;
+    free_.erase(piece);
+    if (length > needed) free_.emplace(at + needed, length - needed);
+    return at;
+  }
+  return 0;
+}
+
+void AddressSpace::give_back(std::uintptr_t begin, std::size_t bytes) {
+  std::size_t length = span(bytes);
+  auto after = free_.lower_bound(begin);
+  if (after != free_.end() && begin + length == after->first) {
+    length += after->second;
+    after = free_.erase(after);
+  }
+  if (after != free_.begin()) {
+    const auto before = std::prev(after);
+    if (before->first + before->second == begin) {
+      before->second += length;
+      return;
+    }
+  }
+  free_.emplace_hint(after, begin, length);
+}
+
+void AddressSpace::drop_pages(std::uintptr_t begin, std::size_t bytes) {
+  const std::uintptr_t first = (begin + shift_ + page - 1) / page * page;
+  const std::uintptr_t last = (begin + shift_ + bytes) / page * page;
+  if (first < last) ::madvise(reinterpret_cast<void*>(first), last - first, MADV_DONTNEED);
+}
+
+void choose_poison(std::uint64_t seed) {
+  poison_word = static_cast<std::uint16_t>(0x7ff1 + (seed + 4) % 15 + (seed / 15 % 2) * 0x8000);
+}
+
+void fill_with_poison(std::byte* begin, std::size_t bytes, std::uintptr_t address) {
+  const std::byte two[2] = {static_cast<std::byte>(poison_word & 0xff),
+                            static_cast<std::byte>(poison_word >> 8)};
+  std::size_t at = 0;
+  for (; at < bytes && (address + at) % 2 != 0; ++at) begin[at] = two[1];
+  const std::size_t words = (bytes - at) / 2;
+  auto* word = begin + at;
+  std::uint64_t four = poison_word;
+  four |= four << 16;
+  four |= four << 32;
+  std::size_t done = 0;
+  for (; done + 4 <= words; done += 4) std::memcpy(word + 2 * done, &four, 8);
+  for (; done < words; ++done) std::memcpy(word + 2 * done, two, 2);
+  if ((bytes - at) % 2 != 0) begin[bytes - 1] = two[0];
+}
+
+}  // namespace lockstep::devices

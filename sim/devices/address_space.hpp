@@ -1,0 +1,46 @@
+// The memory of one simulated device: a window of addresses that the program holds, which nobody
+// can touch, and the bytes behind it at another place.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+
+namespace lockstep::devices {
+
+class AddressSpace {
+ public:
+  // Reserves `window` bytes of addresses. Ends the process with a message when there are none.
+  explicit AddressSpace(std::size_t window);
+
+  // An address aligned to 256, with room for `bytes`, or 0. Released addresses are taken again as
+  // late as possible; there is a gap after each piece.
+  std::uintptr_t take(std::size_t bytes);
+  // Gives a piece back for good. The caller decides how long it stays in quarantine before.
+  void give_back(std::uintptr_t begin, std::size_t bytes);
+
+  std::byte* view(std::uintptr_t address) const {
+    return reinterpret_cast<std::byte*>(address + shift_);
+  }
+  bool contains(std::uintptr_t address) const {
+    return address >= begin_ && address < begin_ + window_;
+  }
+  // Lets the system have the pages behind a piece that nobody will read again.
+  void drop_pages(std::uintptr_t begin, std::size_t bytes);
+
+ private:
+  static std::size_t span(std::size_t bytes);
+
+  std::size_t window_;
+  std::uintptr_t begin_ = 0;
+  std::uintptr_t shift_ = 0;  // modulo 2^64
+  std::size_t used_ = 0;      // never handed out beyond this offset
+  std::map<std::uintptr_t, std::size_t> free_;
+};
+
+// Fills with the poison of this run: 16-bit words that are a NaN as f16 and bf16, and together as
+// f32 and f64. A fresh byte that is read stands out whatever it is taken for.
+void fill_with_poison(std::byte* begin, std::size_t bytes, std::uintptr_t address);
+void choose_poison(std::uint64_t seed);
+
+}  // namespace lockstep::devices

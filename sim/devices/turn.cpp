@@ -1,0 +1,118 @@
+// What is checked at the moment when a work runs: that its memory is still there, that what it
+// reads has been written, and that its accesses are ordered after those that were made before.
+
+#include <algorithm>
+
+#include "state.hpp"
+#include "text.hpp"
+
+namespace lockstep::devices {
+namespace {
+
+bool clashes(const AccessRecord& record, std::uintptr_t begin, std::uintptr_t end, Touch touch) {
+  return record.begin < end && begin < record.end &&
+         (record.touch == Touch::write || touch == Touch::write);
+}
+
+// Keeps the list short: records that everybody knows of are dropped, and the same stream's same
+// access replaces its earlier one.
+void note(std::vector<AccessRecord>& records, const Clock& floor, AccessRecord made) {
+  constexpr std::size_t most = 4096;
+  std::erase_if(records, [&](const AccessRecord& record) {
+    return floor.covers(record.moment) ||
+           (record.moment.slot == made.moment.slot && record.begin == made.begin &&
+            record.end == made.end && record.touch == made.touch);
+  });
+  if (records.size() >= most) records.erase(records.begin());
+  records.push_back(std::move(made));
+}
+
+}  // namespace
+
+bool Engine::State::admit(Node& node) {
+  for (std::size_t i = 0; i < node.accesses.size(); ++i) {
+    const Access& access = node.accesses[i];
+    const AllocationRef& home = node.homes[i];
+    if (access.bytes == 0) continue;
+    const auto begin = reinterpret_cast<std::uintptr_t>(access.address);
+    const std::uintptr_t end = begin + access.bytes;
+
+    if (home && home->freed) {
+      if (home->told) return false;
+      find_fault(
+          "use-after-free", node.call, node.stream.get(), node.stream->device,
+          "it runs now and " + std::string(verb(access.touch)) + " " +
+              range_text(access) + ", but that memory is gone.",
+          {"freed by: " + home->end_text},
+          "Free memory when the work that uses it is done: synchronize first, or free in the "
+          "order of the stream with cudaFreeAsync.");
+      return false;
+    }
+    if (home && home->allocating && home->allocating->state != Node::State::done) {
+      find_fault("use-before-allocation", node.call, node.stream.get(), node.stream->device,
+                 "it runs now and " + std::string(verb(access.touch)) + " " +
+                     range_text(access) + ", which its stream has not allocated yet.",
+                 {"allocated by: " + text(*home->allocating)},
+                 "Make this stream wait for an event recorded after the allocation.");
+      return false;
+    }
+    std::vector<AccessRecord>& records = home ? home->records : memory.pageable_records();
+    for (const AccessRecord& record : records) {
+      if (!clashes(record, begin, end, access.touch)) continue;
+      if (record.moment.slot == node.moment.slot || node.clock.covers(record.moment)) continue;
+      find_fault("unordered-access", node.call, node.stream.get(), node.stream->device,
+                 "it " + std::string(verb(access.touch)) + " " + range_text(access) +
+                     " while nothing orders it after other work that " + verb(record.touch) +
+                     " there.",
+                 {"the other: " + record.text},
+                 "Record an event after the other work and make this stream wait for it, or "
+                 "synchronize in between.");
+      break;
+    }
+    if (home && home->tracks_writes() && access.touch == Touch::read) {
+      const auto gaps = home->written.gaps(begin - home->begin, end - home->begin);
+      for (const auto& [from, to] : gaps) {
+        fill_with_poison(home->view + from, to - from, home->begin + from);
+      }
+      if (!gaps.empty() && access.must_be_initialized && options.uninitialized) {
+        std::size_t missing = 0;
+        for (const auto& [from, to] : gaps) missing += to - from;
+        find_fault("uninitialized-read", node.call, node.stream.get(), node.stream->device,
+                   "it reads " + range_text(access) + ", of which nothing has written " +
+                       bytes_text(missing) + ", the first at offset " +
+                       std::to_string(gaps.front().first - (begin - home->begin)) + ".",
+                   {"allocated by: " + home->origin + ", " + bytes_text(home->bytes)},
+                   "Write the memory first; if it was written by another stream, wait for that.");
+        home->written.add(begin - home->begin, end - home->begin);  // told once
+      }
+    }
+    if (home && home->tracks_writes() && access.touch == Touch::write && !access.fills) {
+      for (const auto& [from, to] : home->written.gaps(begin - home->begin, end - home->begin)) {
+        fill_with_poison(home->view + from, to - from, home->begin + from);
+      }
+    }
+  }
+  // Noted now rather than at the end: a collective may stay blocked while others run.
+  for (std::size_t i = 0; i < node.accesses.size(); ++i) {
+    const Access& access = node.accesses[i];
+    const AllocationRef& home = node.homes[i];
+    if (access.bytes == 0) continue;
+    const auto begin = reinterpret_cast<std::uintptr_t>(access.address);
+    note(home ? home->records : memory.pageable_records(), floor,
+         {begin, begin + access.bytes, access.touch, node.moment, text(node)});
+  }
+  return true;
+}
+
+void Engine::State::complete_accesses(Node& node) {
+  for (std::size_t i = 0; i < node.accesses.size(); ++i) {
+    const Access& access = node.accesses[i];
+    const AllocationRef& home = node.homes[i];
+    if (access.bytes == 0 || access.touch == Touch::read) continue;
+    if (!home || home->freed || !home->tracks_writes()) continue;
+    const std::size_t offset = reinterpret_cast<std::uintptr_t>(access.address) - home->begin;
+    home->written.add(offset, offset + access.bytes);
+  }
+}
+
+}  // namespace lockstep::devices
