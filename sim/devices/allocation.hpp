@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <unordered_set>
 #include <vector>
 
 #include "clock.hpp"
@@ -30,6 +31,8 @@ struct Allocation {
   std::byte* view;     // where the bytes are
   std::string origin;  // "cudaMalloc"
 
+  // The other devices that its pool is open to.
+  std::shared_ptr<const std::unordered_set<int>> shared = nullptr;
   // Stream-ordered memory is there once its allocation ran.
   NodeRef allocating = nullptr;
   // Set once it was asked to be freed; `freed` once that has happened.

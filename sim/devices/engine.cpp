@@ -186,6 +186,12 @@ int Engine::device_of(const StreamRef& stream) const {
   return stream->device;
 }
 
+StreamInfo Engine::info(const StreamRef& stream) const {
+  const bool is_default = stream->handle == nullptr;
+  return {stream->device, stream->priority, is_default, stream->kind != Stream::Kind::non_blocking,
+          is_default ? stream->slot : stream->number};
+}
+
 Status Engine::synchronize(const StreamRef& stream, const Call& call) {
   Lock held = lock();
   if (const NodeRef node = last(held, stream)) return wait(held, node, call);

@@ -20,6 +20,8 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <unordered_set>
+#include <utility>
 #include <vector>
 
 #include "finding.hpp"
@@ -55,6 +57,14 @@ struct PointerInfo {
   int device;
   const void* base;
   std::size_t bytes;
+};
+
+struct StreamInfo {
+  int device;
+  int priority;
+  bool is_default;
+  bool blocking;  // waits for the legacy default stream and the other way round
+  std::uint64_t number;
 };
 
 // For `enqueue`: whether it was accepted, and its place if so.
@@ -154,8 +164,9 @@ class Engine {
 
   // Memory. All addresses are aligned to 256 bytes; fresh memory is poisoned. Zero bytes give null.
   Status allocate(MemoryKind kind, int device, std::size_t bytes, const Call& call, void** address);
-  Status allocate_ordered(const StreamRef& stream, std::size_t bytes, const Call& call,
-                          void** address);
+  // In the order of a stream, from a pool of `device` that is open to `shared` devices as well.
+  Status allocate_ordered(const StreamRef& stream, int device, std::size_t bytes, const Call& call,
+                          std::shared_ptr<const std::unordered_set<int>> shared, void** address);
   // Null is fine. A pointer that is not one, freed before, in use, or of another family is
   // reported.
   Status release(void* address, bool host_family, const Call& call);
@@ -174,6 +185,7 @@ class Engine {
   // The description that reports use: "stream 3 of device 1".
   std::string describe(const StreamRef& stream) const;
   int device_of(const StreamRef& stream) const;
+  StreamInfo info(const StreamRef& stream) const;
 
  private:
   Engine();

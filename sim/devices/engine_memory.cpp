@@ -38,14 +38,17 @@ Status Engine::allocate(MemoryKind kind, int device, std::size_t bytes, const Ca
   return Status::success;
 }
 
-Status Engine::allocate_ordered(const StreamRef& stream, std::size_t bytes, const Call& call,
+Status Engine::allocate_ordered(const StreamRef& stream, int device, std::size_t bytes,
+                                const Call& call,
+                                std::shared_ptr<const std::unordered_set<int>> shared,
                                 void** address) {
   *address = nullptr;
   if (bytes == 0) return Status::success;
   Lock held = lock();
   const AllocationRef made =
-      state_->memory.allocate(MemoryKind::pool, stream->device, bytes, call.function);
+      state_->memory.allocate(MemoryKind::pool, device, bytes, call.function);
   if (!made) return Status::out_of_memory;
+  made->shared = std::move(shared);
   made->allocating = state_->append(stream, call, {}, {}, nullptr);
   // Others that use it have to be ordered after this.
   made->records.push_back(

@@ -36,7 +36,7 @@ Status Engine::State::check(int device, const StreamRef& stream, const Call& cal
                          std::to_string(window) + ", but nothing is allocated there.",
                      {}, "Check the pointer arithmetic.");
       }
-      if (access.home == Home::own_device || access.home == Home::reachable) {
+      if (access.home != Home::anywhere && access.home != Home::host) {
         return fault("host-pointer",
                      range_text(access) +
                          " is pageable host memory, or no memory at all; a device cannot reach it.",
@@ -68,7 +68,8 @@ Status Engine::State::check(int device, const StreamRef& stream, const Call& cal
     const bool foreign = on_device && home->device != device;
     if ((foreign && access.home == Home::own_device) ||
         (foreign && access.home == Home::reachable &&
-         !devices[static_cast<std::size_t>(device)].peers.contains(home->device))) {
+         !devices[static_cast<std::size_t>(device)].peers.contains(home->device) &&
+         !(home->shared && home->shared->contains(device)))) {
       return fault("wrong-device",
                    range_text(access) + " is memory of device " + std::to_string(home->device) +
                        "; the call is for device " + std::to_string(device) + ".",

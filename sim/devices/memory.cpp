@@ -30,13 +30,13 @@ Memory::Memory(int devices, std::size_t bytes_per_device)
       quarantine_(static_cast<std::size_t>(devices) + 1) {}
 
 AddressSpace& Memory::space(int device) {
-  auto& one = spaces_[static_cast<std::size_t>(device)];
-  if (!one) {
+  std::atomic<AddressSpace*>& one = spaces_[static_cast<std::size_t>(device)];
+  if (one.load() == nullptr) {
     const std::size_t fair = all_windows / spaces_.size();
     const std::size_t window = std::max(std::min(2 * bytes_per_device_, fair), bytes_per_device_);
-    one = std::make_unique<AddressSpace>(whole_pages(window));
+    one.store(new AddressSpace(whole_pages(window)));
   }
-  return *one;
+  return *one.load();
 }
 
 bool Memory::evict_oldest(int device) {
@@ -145,15 +145,17 @@ std::vector<AllocationRef> Memory::overlapping(std::uintptr_t begin, std::size_t
 }
 
 std::byte* Memory::view(std::uintptr_t address) const {
-  for (const auto& space : spaces_) {
-    if (space && space->contains(address)) return space->view(address);
+  for (const std::atomic<AddressSpace*>& one : spaces_) {
+    const AddressSpace* space = one.load();
+    if (space != nullptr && space->contains(address)) return space->view(address);
   }
   return reinterpret_cast<std::byte*>(address);
 }
 
 int Memory::window_of(std::uintptr_t address) const {
   for (std::size_t device = 0; device < spaces_.size(); ++device) {
-    if (spaces_[device] && spaces_[device]->contains(address)) return static_cast<int>(device);
+    const AddressSpace* space = spaces_[device].load();
+    if (space != nullptr && space->contains(address)) return static_cast<int>(device);
   }
   return -1;
 }

@@ -2,6 +2,7 @@
 // lock guards it.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -46,7 +47,8 @@ class Memory {
   std::uintptr_t take(int device, std::size_t bytes);
 
   std::size_t bytes_per_device_;
-  std::vector<std::unique_ptr<AddressSpace>> spaces_;
+  // Made when needed and never destroyed; read without the lock.
+  std::vector<std::atomic<AddressSpace*>> spaces_;
   std::vector<std::size_t> allocated_;
   std::map<std::uintptr_t, AllocationRef> by_address_;  // by begin; never overlapping
   std::vector<std::deque<AllocationRef>> quarantine_;   // by device, host memory last

@@ -41,8 +41,8 @@ bool Engine::State::admit(Node& node) {
       if (home->told) return false;
       find_fault(
           "use-after-free", node.call, node.stream.get(), node.stream->device,
-          "it runs now and " + std::string(verb(access.touch)) + " " +
-              range_text(access) + ", but that memory is gone.",
+          "it runs now and " + std::string(verb(access.touch)) + " " + range_text(access) +
+              ", but that memory is gone.",
           {"freed by: " + home->end_text},
           "Free memory when the work that uses it is done: synchronize first, or free in the "
           "order of the stream with cudaFreeAsync.");
@@ -50,8 +50,8 @@ bool Engine::State::admit(Node& node) {
     }
     if (home && home->allocating && home->allocating->state != Node::State::done) {
       find_fault("use-before-allocation", node.call, node.stream.get(), node.stream->device,
-                 "it runs now and " + std::string(verb(access.touch)) + " " +
-                     range_text(access) + ", which its stream has not allocated yet.",
+                 "it runs now and " + std::string(verb(access.touch)) + " " + range_text(access) +
+                     ", which its stream has not allocated yet.",
                  {"allocated by: " + text(*home->allocating)},
                  "Make this stream wait for an event recorded after the allocation.");
       return false;

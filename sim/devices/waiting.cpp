@@ -22,6 +22,7 @@ using namespace std::chrono_literals;
 
 constexpr auto look_around = 20ms;
 constexpr int quiet_looks = 4;  // so often in a row before anything follows from it
+constexpr auto helper_looks_around = 5ms;
 // With threads busy elsewhere, after how long works run though nobody asks for them.
 constexpr auto patience = 1000ms;
 
@@ -215,7 +216,7 @@ void Engine::State::help() {
       helper_wakes.wait(lock, [this] { return !helper_sleeps; });
     }
     lock.unlock();
-    std::this_thread::sleep_for(look_around);
+    std::this_thread::sleep_for(helper_looks_around);
     lock.lock();
     looks = generation == seen ? looks + 1 : 0;
     seen = generation;

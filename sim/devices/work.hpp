@@ -19,7 +19,8 @@ enum class Touch : std::uint8_t { read, write };
 enum class Home : std::uint8_t {
   own_device,  // memory of the stream's device, or host memory that devices can reach
   reachable,   // the same, and memory of devices whose peer access was enabled
-  anywhere,    // any device's memory and any host memory, pageable too: copies
+  any_device,  // memory of any device, and host memory that devices can reach: copies
+  anywhere,    // any device's memory and any host memory, pageable too
   host,        // host memory only
 };
 
