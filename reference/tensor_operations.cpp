@@ -2,32 +2,16 @@
 
 #include <array>
 #include <string>
-#include <type_traits>
 #include <vector>
 
 #include <lockstep/error.hpp>
 #include <lockstep/fold.hpp>
-#include <lockstep/half.hpp>
+#include <lockstep/quotient.hpp>
 
 #include "parallel.hpp"
 
 namespace lockstep::differentiation {
 namespace {
-
-// Rounding the quotient to a double first changes nothing: it can lie on the boundary between two
-// numbers of a narrower dtype, of at most 25 significant bits, only if the true one does. They
-// would be less than 2^-53 apart, relatively, but a quotient by d that is no boundary is at least
-// 2^-25 / d away from one.
-template <class T>
-T quotient(T x, double divisor) {
-  if constexpr (std::is_same_v<T, f16>) {
-    return to_f16(to_double(x) / divisor);
-  } else if constexpr (std::is_same_v<T, bf16>) {
-    return to_bf16(to_double(x) / divisor);
-  } else {
-    return static_cast<T>(static_cast<double>(x) / divisor);
-  }
-}
 
 constexpr std::int64_t part_bytes = 512 * 1024;
 
