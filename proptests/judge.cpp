@@ -215,7 +215,9 @@ class StepJudge {
   // Against the first member that got the error: a broken contract is one error for all. (What each
   // rank had seen of missing peers when it gave up may differ: several leave in no order.)
   std::optional<Divergence> judge_message(std::size_t member) const {
-    const auto first = std::ranges::find(actual_, Outcome::Kind::contract, &Outcome::kind);
+    const auto first = std::ranges::find_if(actual_, [](const Outcome& outcome) {
+      return outcome.kind == Outcome::Kind::contract || outcome.gradient_violation;
+    });
     if (first->message == actual_[member].message) return std::nullopt;
     return diverges(member, "message",
                     "the error reads otherwise than on rank " +
@@ -259,6 +261,7 @@ class StepJudge {
         expected.gradient_violation != actual.gradient_violation) {
       return differs("a wrong outcome" + two_lines(gradient_text(expected), gradient_text(actual)));
     }
+    if (expected.gradient_violation) return judge_message(member);
     if (!expected.gradient) return std::nullopt;
     const Tensor& right = *expected.gradient;
     const Tensor& given = *actual.gradient;

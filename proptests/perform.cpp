@@ -10,7 +10,6 @@
 #include <lockstep/kit/backend.hpp>
 #include <lockstep/kit/subject.hpp>
 
-#include "result_types.hpp"
 #include "step_values.hpp"
 
 namespace lockstep::kit {
@@ -81,6 +80,32 @@ Returned call(Subject& subject, Operation operation, const Tensor& x, std::int64
   throw InvalidArgument("a case has no such operation");
 }
 
+// Of what `operation` returned, with respect to what the rank passed.
+FloatTensor gradient(Subject& subject, Operation operation, const Returned& result,
+                     std::int64_t root, const std::optional<FloatTensor>& upstream) {
+  const auto floats = [&] { return FloatTensor(result.value); };
+  switch (operation) {
+    case Operation::all_gather_float:
+      return subject.all_gather_gradient(floats(), upstream);
+    case Operation::all_gather_int:
+      return subject.all_gather_int_gradient(IntTensor(result.value), upstream);
+    case Operation::reduce_scatter_sum:
+      return subject.reduce_scatter_gradient(floats(), upstream);
+    case Operation::all_reduce_sum:
+      return subject.all_reduce_gradient(floats(), upstream);
+    case Operation::broadcast_float:
+      return subject.broadcast_gradient(floats(), root, upstream);
+    case Operation::all_to_all_v_float:
+      return subject.all_to_all_v_gradient({floats(), result.receive_counts}, upstream);
+    case Operation::all_to_all_v_int:
+      return subject.all_to_all_v_int_gradient({IntTensor(result.value), result.receive_counts},
+                                               upstream);
+    case Operation::split:
+      break;
+  }
+  throw InvalidArgument("a case has no such operation");
+}
+
 // What the exception that is being handled makes of a rank's outcome.
 void describe_failure(Outcome& outcome) {
   try {
@@ -112,7 +137,7 @@ bool alike(const Outcome& a, const Outcome& b) {
 class Performance {
  public:
   Performance(const Case& c, int rank, Subject& world)
-      : case_(c), rank_(rank), world_(world), types_(c), transcript_(c.steps.size()) {}
+      : case_(c), rank_(rank), world_(world), transcript_(c.steps.size()) {}
 
   RankTranscript play() {
     for (std::size_t step = 0; step < case_.steps.size(); ++step) {
@@ -197,36 +222,23 @@ class Performance {
   // see in the case whether anybody's loss reaches the result.
   void differentiate(std::size_t index, std::size_t member, Subject& subject, Outcome& outcome) {
     const Step& step = case_.steps[index];
-    const Operation operation = step.operations[member];
-    const std::optional<Operation> reverse = reverse_of(operation);
-    if (!reverse) {
-      outcome.gradient_violation = Violation::not_differentiable;
-      return;
+    std::optional<Passed> passed;
+    std::optional<FloatTensor> upstream;
+    if (const std::optional<Tensor>& given = step.upstream[member]) {
+      upstream = FloatTensor(passed.emplace(*given, inside_a_block(index)).tensor());
     }
-    // Nothing where the call should have failed; what it returned is wrong then in any case.
-    const std::optional<std::vector<TensorType>>& types = types_.of(index);
-    if (types && !upstream_fits(step, *types)) {
-      outcome.gradient_violation = Violation::gradient;
-      return;
-    }
-    const std::optional<Tensor>& upstream = step.upstream[member];
-    Passed passed(
-        upstream ? *upstream : Tensor::zeros(outcome.value.dtype(), outcome.value.shape()),
-        inside_a_block(index));
+    const Returned result{value_of(index), outcome.receive_counts};
+    const std::int64_t root = step.roots.empty() ? 0 : step.roots[member];
     try {
-      Returned returned = call(subject, *reverse, passed.tensor(), 0, outcome.receive_counts);
-      const bool takes_no_part = operation == Operation::broadcast_float &&
-                                 static_cast<std::int64_t>(member) != step.roots[member];
-      const TensorType input = input_type(index, member);
-      outcome.gradient = takes_no_part ? Tensor::zeros(input.dtype, input.shape)
-                                       : keep(index, std::move(returned.value));
+      outcome.gradient =
+          keep(index, gradient(subject, step.operations[member], result, root, upstream));
     } catch (const ContractError& error) {
       outcome.gradient_violation = error.violation();
       outcome.message = error.what();
     } catch (const TransportError& error) {
       outcome.message = error.what();
     }
-    if (passed.changed()) outcome.input_changed = true;
+    if (passed && passed->changed()) outcome.input_changed = true;
   }
 
   // What the backend returned to this rank in an earlier step.
@@ -242,13 +254,6 @@ class Performance {
   void excuse(std::size_t step) {
     const auto kept = std::ranges::find(kept_, step, &Kept::step);
     kept->copy = deep_copy(kept->result);
-  }
-
-  TensorType input_type(std::size_t index, std::size_t member) const {
-    const Input& input = *case_.steps[index].inputs[member];
-    const Tensor& tensor =
-        input.from_step ? value_of(static_cast<std::size_t>(*input.from_step)) : input.tensor;
-    return {tensor.dtype(), tensor.shape()};
   }
 
   // Keeps a result for the end, and returns a copy of it that nobody else knows.
@@ -267,7 +272,6 @@ class Performance {
   const int rank_;
   Subject& world_;
   std::map<std::vector<int>, std::unique_ptr<Subject>> groups_;
-  ResultTypes types_;
   std::vector<Kept> kept_;  // a step's value before its gradient
   RankTranscript transcript_;
 };

@@ -139,7 +139,8 @@ void ProgramBuilder::differentiate() {
   if (dice_.one_in(8)) {
     for (const int member : dice_.some_of(ranks)) {
       std::optional<Tensor>& one = step.upstream[static_cast<std::size_t>(member)];
-      const Shape shape = dice_.one_in(2) ? one->shape() : Shape{one->elements() + 1, 1};
+      const Shape shape = dice_.pick({one->shape(), one->shape(), Shape{one->elements() + 1, 1},
+                                      Shape{one->elements(), 1}});
       const DType wrong = dice_.pick(floating_dtypes);  // the right one, with luck
       one = elements_to_move(dice_, wrong, {shape})[0];
     }

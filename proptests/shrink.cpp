@@ -79,7 +79,7 @@ Measure measure(const Case& c) {
 struct Simplifications::Moves {
   kit::Moves list;
   Measure measure;
-  bool upstreams_fit;  // otherwise that they do not is what the case is about
+  std::optional<Upstreams> upstreams;
 };
 
 Simplifications::Simplifications(Case c) {
@@ -87,7 +87,7 @@ Simplifications::Simplifications(Case c) {
   const auto origin = std::make_shared<const Case>(std::move(c));
   auto moves = std::make_shared<Moves>();
   moves->measure = measure(*origin);
-  moves->upstreams_fit = all_upstreams_fit(*origin);
+  moves->upstreams.emplace(*origin);
   add_step_moves(origin, moves->list);
   add_rank_moves(origin, moves->list);
   add_repeat_moves(origin, moves->list);
@@ -99,7 +99,7 @@ Simplifications::Simplifications(Case c) {
 std::optional<Case> Simplifications::next() {
   while (position_ < moves_->list.size()) {
     std::optional<Case> candidate = moves_->list[position_++]();
-    if (candidate && moves_->upstreams_fit) refit_upstreams(*candidate);
+    if (candidate) moves_->upstreams->refit(*candidate);
     if (candidate && measure(*candidate) < moves_->measure) return candidate;
   }
   return std::nullopt;

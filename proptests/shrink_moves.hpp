@@ -8,6 +8,8 @@
 
 #include <lockstep/kit/case.hpp>
 
+#include "result_types.hpp"
+
 namespace lockstep::kit {
 
 // Makes one candidate, or nothing where the move does not apply.
@@ -40,11 +42,20 @@ void set_counts(Input& input, const std::vector<std::int64_t>& counts);
 // Plainer elements, in the plainest dtypes.
 void add_value_moves(const Origin& origin, Moves& moves);
 
-// Is every upstream gradient like the result that it belongs to, where a step has any?
-bool all_upstreams_fit(const Case& c);
-// Puts plain upstream gradients in the place of those that no longer fit, since the moves above
-// change the results that they belong to.
-void refit_upstreams(Case& c);
+// The upstream gradients of a case, which must follow when moves change the results that they
+// belong to.
+class Upstreams {
+ public:
+  explicit Upstreams(const Case& origin);
+
+  // Gives those of a simpler case the types of their results, and keeps of their elements those
+  // that are least plain. Upstreams that were unlike their results in the origin go on to be so.
+  void refit(Case& c) const;
+
+ private:
+  bool all_fit_ = true;
+  std::vector<TensorType> results_;  // of steps that ask for a gradient
+};
 
 // How far an element is from the plainest: zero, one, a small whole number, then by the length of
 // what it takes to write it down.

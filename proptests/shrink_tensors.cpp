@@ -4,6 +4,8 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <functional>
+#include <numeric>
 
 #include "result_types.hpp"
 #include "shrink_moves.hpp"
@@ -205,11 +207,78 @@ Move rewriting(const Origin& origin, std::size_t step, Write write) {
   };
 }
 
+// As above, the elements of its upstream gradients.
+template <class Write>
+Move rewriting_upstream(const Origin& origin, std::size_t step, Write write) {
+  return [=]() -> std::optional<Case> {
+    Case c = *origin;
+    std::int64_t index = 0;
+    for (std::optional<Tensor>& one : c.steps[step].upstream) {
+      if (!one) continue;
+      one = rewritten(*one, index, [&](std::int64_t i, std::byte* element) {
+        write(one->dtype(), i, element);
+      });
+    }
+    return c;
+  };
+}
+
+// --- Upstream gradients that follow their results
+
+const std::byte* element_of(const Tensor& x, std::int64_t i) {
+  return x.data() + i * size_of(x.dtype());
+}
+
+// The places of elements, least plain ones first. Of all members together, since it may be their
+// sum that matters; none where their numbers of elements differ.
+std::vector<std::int64_t> least_plain_places(std::span<const std::optional<Tensor>> tensors) {
+  std::vector<std::int64_t> weights;
+  for (const std::optional<Tensor>& one : tensors) {
+    if (!one) continue;
+    if (weights.empty()) weights.resize(static_cast<std::size_t>(one->elements()));
+    if (static_cast<std::size_t>(one->elements()) != weights.size()) return {};
+    for (std::int64_t i = 0; i < one->elements(); ++i) {
+      weights[static_cast<std::size_t>(i)] += complexity(one->dtype(), element_of(*one, i));
+    }
+  }
+  std::vector<std::int64_t> places(weights.size());
+  std::iota(places.begin(), places.end(), std::int64_t{0});
+  std::ranges::stable_sort(places, std::ranges::greater(), [&](std::int64_t place) {
+    return weights[static_cast<std::size_t>(place)];
+  });
+  return places;
+}
+
+// The least plain elements, in their order, in a tensor of another type; plain ones where that is
+// no smaller or of a dtype that they cannot have.
+Tensor refitted(const Tensor& tensor, const TensorType& type,
+                const std::vector<std::int64_t>& together) {
+  const std::int64_t wanted = type.shape.elements().value_or(0);
+  const bool convertible = type.dtype == tensor.dtype() || type.dtype == DType::f32;
+  if (wanted > tensor.elements() || !convertible) return plain_tensor(type);
+  const std::optional<Tensor> alone[] = {tensor};
+  std::vector<std::int64_t> places = together.empty() ? least_plain_places(alone) : together;
+  places.resize(static_cast<std::size_t>(wanted));
+  std::ranges::sort(places);
+  Tensor kept = Tensor::uninitialized(tensor.dtype(), Shape{wanted});
+  std::byte* out = wanted == 0 ? nullptr : kept.mutable_bytes().data();
+  for (std::int64_t place : places) {
+    out = std::copy_n(element_of(tensor, place), size_of(tensor.dtype()), out);
+  }
+  return converted(kept, type.dtype).reshape(type.shape);
+}
+
 std::int64_t own_elements(const Step& step) {
   std::int64_t elements = 0;
   for (const std::optional<Input>& input : step.inputs) {
     if (input && !input->from_step) elements += input->tensor.elements();
   }
+  return elements;
+}
+
+std::int64_t upstream_elements(const Step& step) {
+  std::int64_t elements = 0;
+  for (const std::optional<Tensor>& one : step.upstream) elements += one ? one->elements() : 0;
   return elements;
 }
 
@@ -286,25 +355,38 @@ void add_shape_moves(const Origin& origin, Moves& moves) {
   }
 }
 
-bool all_upstreams_fit(const Case& c) {
-  ResultTypes types(c);
-  for (std::size_t s = 0; s < c.steps.size(); ++s) {
-    const Step& step = c.steps[s];
+Upstreams::Upstreams(const Case& origin) {
+  ResultTypes types(origin);
+  for (std::size_t s = 0; s < origin.steps.size(); ++s) {
+    const Step& step = origin.steps[s];
     if (!asks_for_gradient(step) || takes_integers(step.operations[0])) continue;
-    if (const auto& results = types.of(s); results && !upstream_fits(step, *results)) return false;
+    const auto& results = types.of(s);
+    if (!results) continue;
+    all_fit_ = all_fit_ && upstream_fits(step, *results);
+    results_.insert(results_.end(), results->begin(), results->end());
   }
-  return true;
 }
 
-void refit_upstreams(Case& c) {
+void Upstreams::refit(Case& c) const {
   ResultTypes types(c);
   for (std::size_t s = 0; s < c.steps.size(); ++s) {
     Step& step = c.steps[s];
     if (!asks_for_gradient(step) || takes_integers(step.operations[0])) continue;
     const auto& results = types.of(s);
     if (!results || upstream_fits(step, *results)) continue;
+    const std::vector<std::int64_t> together = least_plain_places(step.upstream);
     for (std::size_t member = 0; member < step.members(); ++member) {
-      if (step.upstream[member]) step.upstream[member] = plain_tensor((*results)[member]);
+      std::optional<Tensor>& one = step.upstream[member];
+      if (!one) continue;
+      const TensorType type{one->dtype(), one->shape()};
+      TensorType wanted = (*results)[member];
+      if (type == wanted) continue;
+      if (!all_fit_ && std::ranges::count(results_, type) == 0) {
+        // It is unlike its result on purpose; in its dtype, where only that was so.
+        if (std::ranges::count(results_, type.shape, &TensorType::shape) == 0) continue;
+        wanted.dtype = type.dtype;
+      }
+      one = refitted(*one, wanted, together);
     }
   }
 }
@@ -322,8 +404,6 @@ void add_value_moves(const Origin& origin, Moves& moves) {
         return c;
       });
     }
-    const std::int64_t elements = own_elements(origin->steps[s]);
-    if (elements == 0) continue;
     const auto zero = [](DType dtype, std::int64_t, std::byte* element) {
       write_small(dtype, 0, element);
     };
@@ -333,23 +413,30 @@ void add_value_moves(const Origin& origin, Moves& moves) {
     const auto coarser = [](DType dtype, std::int64_t, std::byte* element) {
       write_coarser(dtype, element);
     };
-    moves.push_back(rewriting(origin, s, zero));
-    moves.push_back(rewriting(origin, s, distinct));
-    moves.push_back(rewriting(origin, s, coarser));
-    if (elements > few_elements) continue;
-    for (std::int64_t chosen = 0; chosen < elements; ++chosen) {
-      const auto only = [chosen](auto write) {
-        return [=](DType dtype, std::int64_t i, std::byte* element) {
-          if (i == chosen) write(dtype, i, element);
+    const auto one = [](DType dtype, std::int64_t, std::byte* element) {
+      write_small(dtype, 1, element);
+    };
+    const auto add = [&](std::int64_t elements, const auto& rewriting_with) {
+      if (elements == 0) return;
+      moves.push_back(rewriting_with(zero));
+      moves.push_back(rewriting_with(distinct));
+      moves.push_back(rewriting_with(coarser));
+      if (elements > few_elements) return;
+      for (std::int64_t chosen = 0; chosen < elements; ++chosen) {
+        const auto only = [chosen](auto write) {
+          return [=](DType dtype, std::int64_t i, std::byte* element) {
+            if (i == chosen) write(dtype, i, element);
+          };
         };
-      };
-      moves.push_back(rewriting(origin, s, only(zero)));
-      moves.push_back(rewriting(origin, s, only([](DType dtype, std::int64_t, std::byte* element) {
-                                  write_small(dtype, 1, element);
-                                })));
-      moves.push_back(rewriting(origin, s, only(distinct)));
-      moves.push_back(rewriting(origin, s, only(coarser)));
-    }
+        moves.push_back(rewriting_with(only(zero)));
+        moves.push_back(rewriting_with(only(one)));
+        moves.push_back(rewriting_with(only(distinct)));
+        moves.push_back(rewriting_with(only(coarser)));
+      }
+    };
+    add(own_elements(origin->steps[s]), [&](auto write) { return rewriting(origin, s, write); });
+    add(upstream_elements(origin->steps[s]),
+        [&](auto write) { return rewriting_upstream(origin, s, write); });
   }
 }
 

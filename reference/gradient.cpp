@@ -1,6 +1,7 @@
 #include <lockstep/differentiation/gradient.hpp>
 
 #include <cstddef>
+#include <iterator>
 
 namespace lockstep::differentiation {
 namespace {
@@ -16,6 +17,12 @@ void put(std::vector<std::int64_t>& integers, const TensorType& type) {
 }
 
 TensorType take_type(std::span<const std::int64_t>& integers) {
+  const auto length = static_cast<std::int64_t>(integers.size());
+  if (length < 2 || integers[0] < 0 ||
+      integers[0] >= static_cast<std::int64_t>(std::size(all_dtypes)) || integers[1] < 0 ||
+      integers[1] > length - 2) {
+    refuse_integers("no dtype and shape");
+  }
   const auto dtype = static_cast<DType>(integers[0]);
   const auto axes = static_cast<std::size_t>(integers[1]);
   TensorType type{dtype, Shape(integers.subspan(2, axes))};
@@ -24,6 +31,12 @@ TensorType take_type(std::span<const std::int64_t>& integers) {
 }
 
 }  // namespace
+
+void refuse_integers(const std::string& what) {
+  throw Error(
+      "ranks cannot read what they told each other before a reverse pass: all_gather_int returned " +
+      what);
+}
 
 std::vector<std::int64_t> encode(std::span<const UnlikeUpstream> unlike) {
   std::vector<std::int64_t> integers;

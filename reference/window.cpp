@@ -3,12 +3,14 @@
 #include <algorithm>
 #include <cstddef>
 #include <functional>
+#include <iterator>
 #include <map>
 #include <numeric>
 #include <optional>
 #include <utility>
 
 #include <lockstep/agreement.hpp>
+#include <lockstep/differentiation/host_integers.hpp>
 
 namespace lockstep::differentiation {
 namespace {
@@ -26,13 +28,24 @@ class Reader {
   explicit Reader(std::span<const std::int64_t> integers) : rest_(integers) {}
 
   std::int64_t integer() {
+    if (rest_.empty()) refuse_integers("a description that is cut off");
     const std::int64_t first = rest_[0];
     rest_ = rest_.subspan(1);
     return first;
   }
+  // In 0 to end - 1.
+  std::int64_t integer_below(std::size_t end) {
+    const std::int64_t value = integer();
+    if (value < 0 || value >= static_cast<std::int64_t>(end)) {
+      refuse_integers("a description of something that is not there");
+    }
+    return value;
+  }
+  // A number of entries that may still follow.
+  std::size_t length() { return static_cast<std::size_t>(integer_below(rest_.size() + 1)); }
   template <class T>
   std::vector<T> list() {
-    const auto length = static_cast<std::size_t>(integer());
+    const std::size_t length = this->length();
     std::vector<T> values;
     for (std::int64_t value : rest_.first(length)) values.push_back(static_cast<T>(value));
     rest_ = rest_.subspan(length);
@@ -106,6 +119,9 @@ std::vector<Shared> communicators_of(const Kinds& kinds) {
       std::iota(shared.members.begin(), shared.members.end(), 0);
     }
     for (int member : shared.members) {
+      if (member < 0 || static_cast<std::size_t>(member) >= kinds.of_rank.size()) {
+        refuse_integers("a communicator of ranks that are not there");
+      }
       shared.kinds.push_back(kinds.of_rank[static_cast<std::size_t>(member)]);
     }
     std::ranges::sort(shared.kinds);
@@ -185,16 +201,25 @@ std::vector<std::int64_t> encode(const Window& window) {
 Window decode_window(std::span<const std::int64_t> integers) {
   Reader reader(integers);
   Window window;
-  for (std::int64_t left = reader.integer(); left > 0; --left) {
+  for (std::size_t left = reader.length(); left > 0; --left) {
     std::vector<int> members = reader.list<int>();
     window.communicators.push_back({std::move(members), reader.list<std::int64_t>()});
   }
-  for (std::int64_t left = reader.integer(); left > 0; --left) {
-    const auto communicator = static_cast<int>(reader.integer());
-    const auto operation = static_cast<Operation>(reader.integer());
+  const auto require_earlier = [](const Frontier& collectives, std::size_t end) {
+    for (int collective : collectives) {
+      if (collective >= 0 && static_cast<std::size_t>(collective) < end) continue;
+      refuse_integers("a description of collectives that are not there");
+    }
+  };
+  for (std::size_t left = reader.length(); left > 0; --left) {
+    const auto communicator = static_cast<int>(reader.integer_below(window.communicators.size()));
+    const auto operation =
+        static_cast<Operation>(reader.integer_below(std::size(tensor_operations)));
     window.collectives.push_back({communicator, operation, reader.list<int>()});
+    require_earlier(window.collectives.back().feeds_on, window.collectives.size() - 1);
   }
   window.loss = reader.list<int>();
+  require_earlier(window.loss, window.collectives.size());
   window.unlike = decode_unlike(reader.rest());
   return window;
 }

@@ -21,33 +21,9 @@ std::string world(int ranks, const std::string& steps) {
 }
 
 // The simulator's end of a communicator, to go wrong in one way or another.
-class Simulated : public Subject {
+class Simulated : public SubjectOf<sim::Communicator> {
  public:
-  explicit Simulated(sim::Communicator communicator) : inner_(std::move(communicator)) {}
-
-  FloatTensor all_gather_float(const FloatTensor& x) override { return inner_.all_gather_float(x); }
-  IntTensor all_gather_int(const IntTensor& x) override { return inner_.all_gather_int(x); }
-  FloatTensor reduce_scatter_sum(const FloatTensor& x) override {
-    return inner_.reduce_scatter_sum(x);
-  }
-  FloatTensor all_reduce_sum(const FloatTensor& x) override { return inner_.all_reduce_sum(x); }
-  FloatTensor broadcast_float(const FloatTensor& x, std::int64_t root) override {
-    return inner_.broadcast_float(x, root);
-  }
-  VariableTensorExchange<FloatTensor> all_to_all_v_float(
-      const FloatTensor& x, std::span<const std::int64_t> send_counts) override {
-    return inner_.all_to_all_v_float(x, send_counts);
-  }
-  VariableTensorExchange<IntTensor> all_to_all_v_int(
-      const IntTensor& x, std::span<const std::int64_t> send_counts) override {
-    return inner_.all_to_all_v_int(x, send_counts);
-  }
-  std::unique_ptr<Subject> group(std::span<const int> ranks) override {
-    return inner_.group(ranks);
-  }
-
- private:
-  SubjectOf<sim::Communicator> inner_;
+  using SubjectOf::SubjectOf;
 };
 
 template <class S>

@@ -12,6 +12,9 @@ class StandIn : public Subject {
  public:
   explicit StandIn(Subject& right) : right_(right) {}
 
+  int rank() const override { return right_.rank(); }
+  int world_size() const override { return right_.world_size(); }
+
   FloatTensor all_gather_float(const FloatTensor& x) override { return right_.all_gather_float(x); }
   IntTensor all_gather_int(const IntTensor& x) override { return right_.all_gather_int(x); }
   FloatTensor reduce_scatter_sum(const FloatTensor& x) override {

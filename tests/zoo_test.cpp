@@ -31,7 +31,8 @@ TEST(Zoo, GroupsItsBackendsByKind) {
   }
   EXPECT_EQ(kinds, (std::set<std::string_view>{"order", "counts", "zero rows", "bits", "sums",
                                                "root", "aliasing", "agreement", "groups", "state",
-                                               "world of one", "last rank", "hangs"}));
+                                               "world of one", "last rank", "hangs",
+                                               "gradients"}));
 }
 
 const Mutant& mutant_named(std::string_view name) {
@@ -65,6 +66,7 @@ const Caught some[] = {
     {"alone_sum_loses_sign", "sum", 1},
     {"last_not_reached", "bits", 2},
     {"loss_hangs", "outcome", 2},
+    {"gather_gradient_sliced", "gradient", 2},
 };
 
 TEST(Zoo, LosesABackendOfEachKindToASmallCase) {
@@ -92,6 +94,8 @@ TEST(Zoo, FindsTheCallAtWhichACounterGoesWrong) {
 TEST(Zoo, NamesAHangAsOne) {
   EXPECT_TRUE(hunted("loss_hangs").kill->hung);
   EXPECT_TRUE(hunted("mismatch_hangs").kill->hung);
+  EXPECT_TRUE(hunted("absent_upstream_hangs").kill->hung);
+  EXPECT_TRUE(hunted("no_rows_backward_hangs").kill->hung);
   EXPECT_FALSE(hunted("loss_ignored").kill->hung);
 }
 

@@ -6,8 +6,10 @@
 #include <span>
 
 #include <lockstep/collective.hpp>
+#include <lockstep/differentiation/gradient.hpp>
 #include <lockstep/error.hpp>
 
+#include "gradient_over.hpp"
 #include "mutant.hpp"
 
 namespace lockstep::zoo {
@@ -48,6 +50,16 @@ class Communicator {
     return exchange<IntTensor>(Operation::all_to_all_v_int, x, send_counts);
   }
 
+  // Of the latest call, `operation`, which returned `result` to this rank.
+  Tensor gradient(Operation operation, Answer result, std::int64_t root,
+                  const std::optional<FloatTensor>& upstream) const;
+
+  // What the ranks tell each other before a gradient is right in any case: a fault in it would
+  // hide the one that is looked for.
+  std::vector<std::vector<std::int64_t>> tell_all(std::span<const std::int64_t> integers) const {
+    return rank_->tell_all(integers);
+  }
+
   Communicator group(std::span<const int> ranks) const {
     std::vector<int> members(ranks.begin(), ranks.end());
     if (mutant_->group != nullptr) members = mutant_->group(std::move(members), rank_->size());
@@ -85,5 +97,29 @@ class Communicator {
 };
 
 static_assert(VariableTensorCollective<Communicator>);
+
+}  // namespace lockstep::zoo
+
+template <>
+struct lockstep::differentiation::HostIntegers<lockstep::zoo::Communicator> {
+  static std::vector<std::vector<std::int64_t>> gather(zoo::Communicator& c,
+                                                       std::span<const std::int64_t> mine) {
+    return c.tell_all(mine);
+  }
+};
+
+namespace lockstep::zoo {
+
+inline Tensor Communicator::gradient(Operation operation, Answer result, std::int64_t root,
+                                     const std::optional<FloatTensor>& upstream) const {
+  GradientCall call{rank_->here().call, std::move(result), std::nullopt};
+  call.forward.operation = operation;
+  call.forward.root = root;
+  if (upstream) call.upstream = *upstream;
+  const Tensor gradient =
+      mutant_->gradient ? mutant_->gradient(*rank_, call) : gradient_over(*this, call);
+  rank_->remember_gradient(gradient);
+  return gradient;
+}
 
 }  // namespace lockstep::zoo

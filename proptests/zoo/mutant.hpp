@@ -15,6 +15,9 @@ namespace lockstep::zoo {
 // One rank's part in one collective, with the fault in it.
 using Fault = std::function<Answer(Rank&, const Call&)>;
 
+// One rank's part in one gradient, with the fault in it.
+using GradientFault = std::function<Tensor(Rank&, const GradientCall&)>;
+
 struct Mutant {
   std::string_view name;         // "gather_reversed": unique
   std::string_view kind;         // "order": what sort of fault it is
@@ -24,6 +27,8 @@ struct Mutant {
   // The ranks of the communicator that is made where these ranks of the world are asked for; null
   // where the right one is made.
   std::vector<int> (*group)(std::vector<int> asked, int world) = nullptr;
+  // Gradients; where there is none they are the library's own, over the faulty calls.
+  GradientFault gradient = {};
 };
 
 // One list for each kind of fault, in a file of its own.
@@ -40,6 +45,7 @@ std::vector<Mutant> state_mutants();
 std::vector<Mutant> world_of_one_mutants();
 std::vector<Mutant> last_rank_mutants();
 std::vector<Mutant> hang_mutants();
+std::vector<Mutant> gradient_mutants();
 
 // All of them.
 const std::vector<Mutant>& mutants();

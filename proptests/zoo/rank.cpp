@@ -1,8 +1,11 @@
 #include "rank.hpp"
 
+#include <algorithm>
 #include <thread>
 
 #include <lockstep/error.hpp>
+
+#include "gradient_over.hpp"
 
 namespace lockstep::zoo {
 namespace {
@@ -113,6 +116,40 @@ Answer Rank::had_they_passed(std::span<const Call> calls, SumRule rule) const {
   return std::move(own);
 }
 
+Tensor Rank::right_gradient(const GradientCall& call) {
+  GradientCall own = call;
+  own.result.value = deep_copy(call.result.value);
+  if (own.upstream) own.upstream = deep_copy(*call.upstream);
+  return deep_copy(gradient_over(right_, own));
+}
+
+Tensor Rank::agreed_upstream(const GradientCall& call) {
+  std::optional<FloatTensor> upstream;
+  if (call.upstream) upstream = FloatTensor(deep_copy(*call.upstream));
+  return differentiation::agreed_upstream(right_, call.forward.operation,
+                                          FloatTensor(call.result.value), upstream);
+}
+
+std::vector<Tensor> Rank::everybodys(const Tensor& x) {
+  const Tensor flat = deep_copy(x).reshape(Shape{1, x.elements()});
+  const Tensor all = right_.all_gather_float(FloatTensor(flat));
+  std::vector<Tensor> by_rank;
+  for (int rank = 0; rank < size(); ++rank) {
+    by_rank.push_back(deep_copy(all.slice_rows(rank, rank + 1)).reshape(x.shape()));
+  }
+  return by_rank;
+}
+
+std::vector<std::vector<std::int64_t>> Rank::tell_all(std::span<const std::int64_t> integers) {
+  return differentiation::HostIntegers<sim::Communicator>::gather(right_, integers);
+}
+
+bool Rank::anybody(bool says) {
+  const std::int64_t own[] = {says ? 1 : 0};
+  const auto all = tell_all(own);
+  return std::ranges::any_of(all, [](const auto& of_rank) { return of_rank[0] != 0; });
+}
+
 std::shared_ptr<Rank> Rank::group(const std::vector<int>& ranks) const {
   return std::make_shared<Rank>(right_.group(ranks), false, ranks, rule_, boards_, everywhere_,
                                 patience_);
@@ -125,6 +162,10 @@ void Rank::remember(const Call& call, const Answer& answer) {
     memory->call = call;
     memory->answer = answer;
   }
+}
+
+void Rank::remember_gradient(const Tensor& gradient) {
+  for (Memory* memory : {&here_, everywhere_.get()}) memory->gradient = gradient;
 }
 
 void Rank::remember_breach() {

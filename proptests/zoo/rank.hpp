@@ -29,6 +29,13 @@ struct Call {
 // What it gets back: a tensor, and from an exchange the receive counts.
 using Answer = reference::Result;
 
+// What one rank passes when it asks for the gradient of a call, and what it knows of that call.
+struct GradientCall {
+  Call forward;   // what this rank passed
+  Answer result;  // what it got back
+  std::optional<Tensor> upstream;  // of a floating dtype; nothing where its loss uses no result
+};
+
 // What the ranks of one communicator passed to the latest call. A rank can be at most one call
 // ahead of another, so two sets of places are enough for nobody to overwrite what somebody still
 // reads.
@@ -85,6 +92,7 @@ class Rank {
     bool lost = false;      // a call met with a missing peer
     Call call;              // the latest one that gave an answer, and its answer
     std::optional<Answer> answer;
+    std::optional<Tensor> gradient;  // the latest one that was given
   };
 
   // A rank of a world, or of a group in it. `everywhere` is shared by its communicators.
@@ -109,6 +117,17 @@ class Rank {
     return had_they_passed(calls, rule_);
   }
 
+  // The gradient as it should be. Throws what the contract says.
+  Tensor right_gradient(const GradientCall& call);
+  // The first part of it alone: everybody has an upstream like its result, zeros where there is
+  // none; or everybody throws.
+  Tensor agreed_upstream(const GradientCall& call);
+  // What everybody passes, by rank: entered by all, with tensors of one type.
+  std::vector<Tensor> everybodys(const Tensor& x);
+  // Any integers of each rank, told to all; and does any rank say so? Entered by all.
+  std::vector<std::vector<std::int64_t>> tell_all(std::span<const std::int64_t> integers);
+  bool anybody(bool says);
+
   // On this communicator, and on all communicators of this rank together.
   const Memory& here() const { return here_; }
   const Memory& everywhere() const { return *everywhere_; }
@@ -120,6 +139,7 @@ class Rank {
   std::shared_ptr<Rank> group(const std::vector<int>& ranks) const;
 
   void remember(const Call& call, const Answer& answer);
+  void remember_gradient(const Tensor& gradient);
   void remember_breach();
   void remember_loss();
 

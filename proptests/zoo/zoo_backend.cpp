@@ -5,6 +5,54 @@
 #include "communicator.hpp"
 
 namespace lockstep::zoo {
+namespace {
+
+// Asks the faulty communicator for its gradients too.
+class ZooSubject final : public kit::SubjectOf<Communicator> {
+ public:
+  using SubjectOf::SubjectOf;
+  using Upstream = std::optional<FloatTensor>;
+
+  FloatTensor all_gather_gradient(const FloatTensor& result, const Upstream& upstream) override {
+    return gradient(Operation::all_gather_float, {result, {}}, 0, upstream);
+  }
+  FloatTensor reduce_scatter_gradient(const FloatTensor& result,
+                                      const Upstream& upstream) override {
+    return gradient(Operation::reduce_scatter_sum, {result, {}}, 0, upstream);
+  }
+  FloatTensor all_reduce_gradient(const FloatTensor& result, const Upstream& upstream) override {
+    return gradient(Operation::all_reduce_sum, {result, {}}, 0, upstream);
+  }
+  FloatTensor broadcast_gradient(const FloatTensor& result, std::int64_t root,
+                                 const Upstream& upstream) override {
+    return gradient(Operation::broadcast_float, {result, {}}, root, upstream);
+  }
+  FloatTensor all_to_all_v_gradient(const VariableTensorExchange<FloatTensor>& result,
+                                    const Upstream& upstream) override {
+    return gradient(Operation::all_to_all_v_float, {result.value, result.receive_counts}, 0,
+                    upstream);
+  }
+  FloatTensor all_gather_int_gradient(const IntTensor& result, const Upstream& upstream) override {
+    return gradient(Operation::all_gather_int, {result, {}}, 0, upstream);
+  }
+  FloatTensor all_to_all_v_int_gradient(const VariableTensorExchange<IntTensor>& result,
+                                        const Upstream& upstream) override {
+    return gradient(Operation::all_to_all_v_int, {result.value, result.receive_counts}, 0,
+                    upstream);
+  }
+
+  std::unique_ptr<kit::Subject> group(std::span<const int> ranks) override {
+    return std::make_unique<ZooSubject>(communicator_.group(ranks));
+  }
+
+ private:
+  FloatTensor gradient(Operation operation, Answer result, std::int64_t root,
+                       const Upstream& upstream) {
+    return FloatTensor(communicator_.gradient(operation, std::move(result), root, upstream));
+  }
+};
+
+}  // namespace
 
 SumRule right_rule(const Mutant& mutant) {
   return mutant.sum_rule == SumRule::exact ? SumRule::exact : SumRule::rank_order;
@@ -28,7 +76,7 @@ void ZooBackend::launch(int ranks, const RankBody& body) {
     const int number = right.rank();
     const auto rank = std::make_shared<Rank>(std::move(right), true, everybody, rule, boards,
                                              std::make_shared<Rank::Memory>(), patience_);
-    kit::SubjectOf<Communicator> subject(Communicator(mutant_, rank));
+    ZooSubject subject(Communicator(mutant_, rank));
     body(number, subject);
   });
 }

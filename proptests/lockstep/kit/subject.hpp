@@ -4,11 +4,14 @@
 #include <concepts>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include <lockstep/collective.hpp>
+#include <lockstep/differentiation/gradient.hpp>
 #include <lockstep/kit/case.hpp>
 #include <lockstep/tensor.hpp>
 
@@ -17,6 +20,11 @@ namespace lockstep::kit {
 class Subject {
  public:
   virtual ~Subject() = default;
+
+  virtual int rank() const = 0;
+  virtual int world_size() const = 0;
+  // As errors name the communicator: alike on every rank.
+  virtual std::string name() const;
 
   virtual FloatTensor all_gather_float(const FloatTensor& x) = 0;
   virtual IntTensor all_gather_int(const IntTensor& x) = 0;
@@ -27,6 +35,25 @@ class Subject {
       const FloatTensor& x, std::span<const std::int64_t> send_counts) = 0;
   virtual VariableTensorExchange<IntTensor> all_to_all_v_int(
       const IntTensor& x, std::span<const std::int64_t> send_counts) = 0;
+
+  // The gradients, as lockstep/differentiation/gradient.hpp says: `result` is what the forward call
+  // returned to this rank, and nothing for an upstream is a loss that does not use it. By default
+  // they are the library's own, over the calls above; a backend that brings its own differentiation
+  // overrides them. Integers have none: those two throw ContractError (`not_differentiable`).
+  virtual FloatTensor all_gather_gradient(const FloatTensor& result,
+                                          const std::optional<FloatTensor>& upstream);
+  virtual FloatTensor reduce_scatter_gradient(const FloatTensor& result,
+                                              const std::optional<FloatTensor>& upstream);
+  virtual FloatTensor all_reduce_gradient(const FloatTensor& result,
+                                          const std::optional<FloatTensor>& upstream);
+  virtual FloatTensor broadcast_gradient(const FloatTensor& result, std::int64_t root,
+                                         const std::optional<FloatTensor>& upstream);
+  virtual FloatTensor all_to_all_v_gradient(const VariableTensorExchange<FloatTensor>& result,
+                                            const std::optional<FloatTensor>& upstream);
+  virtual FloatTensor all_gather_int_gradient(const IntTensor& result,
+                                              const std::optional<FloatTensor>& upstream);
+  virtual FloatTensor all_to_all_v_int_gradient(const VariableTensorExchange<IntTensor>& result,
+                                                const std::optional<FloatTensor>& upstream);
 
   // The sub-communicator of these ranks of this one, in this order; only its members ask for it, and
   // the same list is the same communicator. Null when the backend has none.
@@ -49,12 +76,25 @@ concept Groupable = requires(C c, std::span<const int> ranks) {
   { c.group(ranks) } -> std::same_as<C>;
 };
 
+// Whose own tensors the library can differentiate. Where they lie on the host there is nothing to
+// gain from it: the gradients over the calls of a Subject are the same.
+template <class C>
+concept DifferentiatesDeviceTensors =
+    !std::same_as<typename C::float_tensor, FloatTensor> &&
+    differentiation::DifferentiableTensor<typename C::float_tensor> &&
+    differentiation::TellsIntegers<C>;
+
+// To replace a gradient by the backend's own, derive from this and override it, and `group` as well.
 template <VariableTensorCollective C>
-class SubjectOf final : public Subject {
+class SubjectOf : public Subject {
   using Transfer = HostTransfer<C>;
 
  public:
   explicit SubjectOf(C communicator) : communicator_(std::move(communicator)) {}
+
+  int rank() const override { return communicator_.rank(); }
+  int world_size() const override { return communicator_.world_size(); }
+  std::string name() const override { return differentiation::name_of(communicator_); }
 
   FloatTensor all_gather_float(const FloatTensor& x) override {
     return download(communicator_.all_gather_float(upload(x)));
@@ -81,6 +121,56 @@ class SubjectOf final : public Subject {
     auto exchange = communicator_.all_to_all_v_int(upload(x), send_counts);
     return {download(std::move(exchange.value)), std::move(exchange.receive_counts)};
   }
+
+  FloatTensor all_gather_gradient(const FloatTensor& result,
+                                  const std::optional<FloatTensor>& upstream) override {
+    if constexpr (DifferentiatesDeviceTensors<C>) {
+      return download(
+          differentiation::all_gather_gradient(communicator_, upload(result), uploaded(upstream)));
+    } else {
+      return Subject::all_gather_gradient(result, upstream);
+    }
+  }
+  FloatTensor reduce_scatter_gradient(const FloatTensor& result,
+                                      const std::optional<FloatTensor>& upstream) override {
+    if constexpr (DifferentiatesDeviceTensors<C>) {
+      return download(differentiation::reduce_scatter_gradient(communicator_, upload(result),
+                                                               uploaded(upstream)));
+    } else {
+      return Subject::reduce_scatter_gradient(result, upstream);
+    }
+  }
+  FloatTensor all_reduce_gradient(const FloatTensor& result,
+                                  const std::optional<FloatTensor>& upstream) override {
+    if constexpr (DifferentiatesDeviceTensors<C>) {
+      return download(
+          differentiation::all_reduce_gradient(communicator_, upload(result), uploaded(upstream)));
+    } else {
+      return Subject::all_reduce_gradient(result, upstream);
+    }
+  }
+  FloatTensor broadcast_gradient(const FloatTensor& result, std::int64_t root,
+                                 const std::optional<FloatTensor>& upstream) override {
+    if constexpr (DifferentiatesDeviceTensors<C>) {
+      return download(differentiation::broadcast_gradient(communicator_, upload(result), root,
+                                                          uploaded(upstream)));
+    } else {
+      return Subject::broadcast_gradient(result, root, upstream);
+    }
+  }
+  FloatTensor all_to_all_v_gradient(const VariableTensorExchange<FloatTensor>& result,
+                                    const std::optional<FloatTensor>& upstream) override {
+    if constexpr (DifferentiatesDeviceTensors<C>) {
+      return download(differentiation::all_to_all_v_gradient(
+          communicator_,
+          VariableTensorExchange<typename C::float_tensor>{upload(result.value),
+                                                           result.receive_counts},
+          uploaded(upstream)));
+    } else {
+      return Subject::all_to_all_v_gradient(result, upstream);
+    }
+  }
+
   std::unique_ptr<Subject> group(std::span<const int> ranks) override {
     if constexpr (Groupable<C>) {
       return std::make_unique<SubjectOf>(communicator_.group(ranks));
@@ -98,7 +188,12 @@ class SubjectOf final : public Subject {
   auto download(T x) {
     return Transfer::download(communicator_, std::move(x));
   }
+  std::optional<typename C::float_tensor> uploaded(const std::optional<FloatTensor>& x) {
+    if (!x) return std::nullopt;
+    return upload(*x);
+  }
 
+ protected:
   C communicator_;
 };
 

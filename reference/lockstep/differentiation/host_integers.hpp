@@ -2,15 +2,21 @@
 #pragma once
 
 #include <algorithm>
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string>
 #include <vector>
 
 #include <lockstep/collective.hpp>
+#include <lockstep/error.hpp>
 #include <lockstep/tensor.hpp>
 
 namespace lockstep::differentiation {
+
+// Thrown where what a backend's all_gather_int returned cannot be what the ranks passed.
+[[noreturn]] void refuse_integers(const std::string& what);
 
 // gather(c, mine): entered by every rank of `c`, each with any number of integers; entry r of what
 // everybody gets back is what rank r passed.
@@ -19,7 +25,9 @@ namespace lockstep::differentiation {
 // with whatever they compare their calls by.
 template <IntegerTensorCollective C>
 struct HostIntegers {
-  static std::vector<std::vector<std::int64_t>> gather(C& c, std::span<const std::int64_t> mine) {
+  static std::vector<std::vector<std::int64_t>> gather(
+      C& c, std::span<const std::int64_t> mine) requires std::same_as<typename C::int_tensor, IntTensor>
+  {
     // One collective where everybody's integers fit into a block of fixed size. Where anybody has
     // more, all see that in the blocks, and gather the rest at the length of the longest.
     const auto length = static_cast<std::int64_t>(mine.size());
@@ -30,6 +38,7 @@ struct HostIntegers {
 
     std::int64_t longest = 0;
     for_each_rank(c, blocks, [&](std::size_t, std::span<const std::int64_t> theirs) {
+      if (theirs[0] < 0 || theirs[0] > most) refuse_integers("a list of another length");
       longest = std::max(longest, theirs[0]);
     });
     std::vector<std::vector<std::int64_t>> all(static_cast<std::size_t>(c.world_size()));
@@ -53,10 +62,16 @@ struct HostIntegers {
  private:
   // Enough for a window of a dozen collectives.
   static constexpr std::int64_t in_block = 63;
+  // More than any window needs.
+  static constexpr std::int64_t most = std::int64_t{1} << 28;
 
   static IntTensor all_gather(C& c, const std::vector<std::int64_t>& integers) {
-    return c.all_gather_int(
-        IntTensor::of<std::int64_t>({static_cast<std::int64_t>(integers.size())}, integers));
+    const auto length = static_cast<std::int64_t>(integers.size());
+    IntTensor all = c.all_gather_int(IntTensor::of<std::int64_t>({length}, integers));
+    if (all.dtype() != DType::i64 || all.shape() != Shape{length * c.world_size()}) {
+      refuse_integers("a tensor of another dtype or shape");
+    }
+    return all;
   }
 
   template <class Visit>
@@ -66,6 +81,12 @@ struct HostIntegers {
     const std::size_t each = values.size() / ranks;
     for (std::size_t rank = 0; rank < ranks; ++rank) visit(rank, values.subspan(rank * each, each));
   }
+};
+
+// Whose ranks can tell each other integers.
+template <class C>
+concept TellsIntegers = requires(C& c, std::span<const std::int64_t> mine) {
+  HostIntegers<C>::gather(c, mine);
 };
 
 }  // namespace lockstep::differentiation
