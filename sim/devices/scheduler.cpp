@@ -31,7 +31,8 @@ void Engine::State::finish(const NodeRef& node) {
   node->state = Node::State::done;
   node->finished = std::chrono::steady_clock::now();
   node->dependencies.clear();
-  if (!node->failed) complete_accesses(*node);
+  // Also when it failed: that was reported, and that its results are missing follows from it.
+  complete_accesses(*node);
   node->accesses.clear();
   node->homes.clear();
   node->work.reset();

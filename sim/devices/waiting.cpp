@@ -120,7 +120,11 @@ void Engine::State::settle_if_stuck(Lock& lock, std::uint64_t seen) {
       "Let every rank make the same calls in the same order, and put the calls that one thread "
       "makes "
       "for several ranks into one group. On real devices this hangs.";
-  report(finding);
+  const bool told = !blocked.empty() &&
+                    std::all_of(blocked.begin(), blocked.end(), [](const NodeRef& node) {
+                      return node->work && node->work->told();
+                    });
+  if (!told) report(finding);
 
   for (Waiter* waiter : waiters) {
     if (!waiter->node) waiter->given_up = true;

@@ -63,6 +63,10 @@ class Work {
   // given up after the timeout.
   virtual bool awaits_others() const { return false; }
 
+  // While blocked: true if the reason why it can never finish has been reported already. It is then
+  // given up without another report.
+  virtual bool told() const { return false; }
+
   // Instead of a turn, or of another one: it will never run, because its memory is gone or because
   // it can never finish; `reason` says so in a sentence. Called with the lock held.
   virtual void abandon(const std::string& reason) { (void)reason; }

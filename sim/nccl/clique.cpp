@@ -81,7 +81,7 @@ void Clique::blame(const char* rule, const std::string& what, std::vector<std::s
                    .what = what,
                    .details = std::move(details),
                    .advice = advice});
-  fail({result, what});
+  fail({result, what, true});
 }
 
 void Clique::fail(const Failure& failure) {
@@ -504,7 +504,7 @@ void Clique::leave(int rank, const std::string& how, Departure departure) {
                        ? "Find out why its process ended before it destroyed its communicator."
                        : "Every rank must make its calls before it leaves."});
   }
-  fail({ncclRemoteError, what});
+  fail({ncclRemoteError, what, departure != Departure::on_purpose});
 }
 
 }  // namespace lockstep::nccl

@@ -35,7 +35,8 @@ using MeetingRef = std::shared_ptr<Meeting>;
 // Why a communicator is of no use any more.
 struct Failure {
   ncclResult_t result = ncclSuccess;
-  std::string what;  // a sentence
+  std::string what;   // a sentence
+  bool told = false;  // there was a finding
 };
 
 // How a rank leaves.

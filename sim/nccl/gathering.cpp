@@ -53,7 +53,7 @@ void Gatherings::refuse(const std::string& key, const char* rule, const std::str
                    .details = std::move(rows),
                    .advice = advice});
   for (const Entry& entry : gathering.entries) {
-    entry.candidate->failed({ncclInvalidUsage, what});
+    entry.candidate->failed({ncclInvalidUsage, what, true});
   }
 }
 
@@ -67,7 +67,7 @@ void Gatherings::enter(Entry entry) {
                      .device = entry.device,
                      .what = what,
                      .advice = "Take a new ncclUniqueId for every communicator."});
-    entry.candidate->failed({ncclInvalidUsage, what});
+    entry.candidate->failed({ncclInvalidUsage, what, true});
     return;
   }
 

@@ -42,6 +42,8 @@ class LaunchWork : public devices::Work {
   }
   bool awaits_others() const override { return !before_ && comm_->link->awaits_others(*launch_); }
 
+  bool told() const override { return comm_->failure && comm_->failure->told; }
+
   void abandon(const std::string& reason) override {
     comm_->link->leave("can not run its " + describe(launch_->calls.front()) + " (" + reason + ")",
                        Departure::on_purpose);
