@@ -189,7 +189,7 @@ int Engine::device_of(const StreamRef& stream) const {
 StreamInfo Engine::info(const StreamRef& stream) const {
   const bool is_default = stream->handle == nullptr;
   return {stream->device, stream->priority, is_default, stream->kind != Stream::Kind::non_blocking,
-          is_default ? stream->slot : stream->number};
+          is_default ? (std::uint64_t{1} << 32) + stream->slot : stream->number};
 }
 
 Status Engine::synchronize(const StreamRef& stream, const Call& call) {

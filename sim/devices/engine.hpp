@@ -63,8 +63,8 @@ struct StreamInfo {
   int device;
   int priority;
   bool is_default;
-  bool blocking;  // waits for the legacy default stream and the other way round
-  std::uint64_t number;
+  bool blocking;     // waits for the legacy default stream and the other way round
+  std::uint64_t id;  // unlike that of any other stream of the process
 };
 
 // For `enqueue`: whether it was accepted, and its place if so.

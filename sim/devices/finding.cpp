@@ -31,8 +31,11 @@ std::string block(const Finding& finding) {
   if (text.size() < width) text.append(width - text.size(), '=');
   text += "\n" + finding.call.function;
   if (!finding.call.rank.empty()) text += ", " + finding.call.rank;
-  if (finding.device >= 0) text += ", device " + std::to_string(finding.device);
-  if (!finding.stream.empty()) text += ", " + finding.stream;
+  if (!finding.stream.empty()) {
+    text += ", " + finding.stream;
+  } else if (finding.device >= 0) {
+    text += ", device " + std::to_string(finding.device);
+  }
   text += "\n  " + finding.what + "\n";
   for (const std::string& detail : finding.details) text += "  " + detail + "\n";
   if (!finding.advice.empty()) text += "  What to do: " + finding.advice + "\n";

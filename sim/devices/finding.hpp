@@ -15,7 +15,7 @@ struct Call {
 // A broken rule, told once on standard error as a block:
 //
 //   == lockstep: use-after-free ==================================================
-//   cudaMemcpyAsync, device 1, stream 3
+//   cudaMemcpyAsync, stream 3 of device 1
 //     reads 4096 bytes at 0x..., inside an allocation that cudaFree released ...
 //     Free it after the work that uses it is done: ...
 //   ==============================================================================
@@ -23,7 +23,7 @@ struct Finding {
   std::string rule;                       // "use-after-free": short, stable, for tests and reports
   Call call;                              // where it happened
   int device = -1;                        // -1: none in particular
-  std::string stream = {};                // "stream 3", "the legacy default stream"; may be empty
+  std::string stream = {};                // "stream 3 of device 1"; may be empty
   std::string what;                       // one sentence: what happened
   std::vector<std::string> details = {};  // who else is involved, one line each
   std::string advice;                     // one sentence: what to do
