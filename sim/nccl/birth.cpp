@@ -7,6 +7,8 @@
 #include "configuration.hpp"
 #include "exports.hpp"
 #include "group.hpp"
+#include "remote.hpp"
+#include "service.hpp"
 #include "unique_id.hpp"
 
 namespace lockstep::nccl {
@@ -36,20 +38,24 @@ ncclResult_t enter(const char* function, const UniqueId& id, int ranks, int rank
       new_communicator(ranks, rank, engine.current_device(), configuration.blocking, name);
   comm->key = id.key();
   *handle = comm;
-  if (!id.of_this_process()) {
+  Entry entry{.birth = Birth::unique_id,
+              .key = comm->key,
+              .name = name,
+              .ranks = ranks,
+              .rank = rank,
+              .device = comm->device,
+              .host = host(),
+              .candidate = comm};
+  if (id.of_this_process()) {
+    Gatherings::instance().enter(std::move(entry));
+  } else if (!RemoteLink::enter_at(id.token, entry, comm)) {
     comm->life = Life::aborted;
     *handle = nullptr;
-    return complain(comm, function, ncclSystemError, "other-process",
-                    "the unique id is of another process", "Make it in this one.");
+    return complain(
+        comm, function, ncclSystemError, "process-not-reached",
+        "process " + std::to_string(id.process) + ", which made the unique id, cannot be reached",
+        "It must still run, on this host, with the simulated NCCL.");
   }
-  Gatherings::instance().enter({.birth = Birth::unique_id,
-                                .key = comm->key,
-                                .name = name,
-                                .ranks = ranks,
-                                .rank = rank,
-                                .device = comm->device,
-                                .host = host(),
-                                .candidate = comm});
   engine.wake(lock);
   return ncclSuccess;
 }
@@ -210,14 +216,20 @@ ncclResult_t init_all(ncclComm_t* handles, int count, const int* list) {
 }  // namespace lockstep::nccl
 
 using namespace lockstep::nccl;
+using lockstep::devices::Engine;
 
 ncclResult_t ncclGetUniqueId(ncclUniqueId* uniqueId) {
   if (uniqueId == nullptr) {
     return refuse(nullptr, "ncclGetUniqueId", "null-pointer", "there is no place for the id",
                   "Pass the address of an ncclUniqueId.");
   }
-  *uniqueId = pack(make_unique_id());
-  return ncclSuccess;
+  const UniqueId id = make_unique_id();
+  *uniqueId = pack(id);
+  const lockstep::devices::Lock lock = Engine::instance().lock();
+  if (Service::instance().listen(id.token)) return ncclSuccess;
+  return complain(nullptr, "ncclGetUniqueId", ncclSystemError, "no-meeting-point",
+                  "no socket could be opened for other processes to call at",
+                  "Allow abstract Unix sockets.");
 }
 
 ncclResult_t ncclCommInitRank(ncclComm_t* comm, int nranks, ncclUniqueId commId, int rank) {

@@ -7,7 +7,7 @@
 #include <thread>
 #include <unordered_set>
 
-#include "names.hpp"
+#include "service.hpp"
 
 namespace lockstep::nccl {
 namespace {
@@ -15,8 +15,8 @@ namespace {
 using devices::Engine;
 
 // All there ever were. Guarded by the engine's lock.
-std::unordered_set<const ncclComm*>& known() {
-  static auto* const set = new std::unordered_set<const ncclComm*>;
+std::unordered_set<ncclComm*>& known() {
+  static auto* const set = new std::unordered_set<ncclComm*>;
   return *set;
 }
 
@@ -64,7 +64,7 @@ ncclComm* new_communicator(int ranks, int rank, int device, bool blocking, std::
   return comm;
 }
 
-bool is_communicator(const ncclComm* comm) {
+bool is_communicator(ncclComm* comm) {
   return known().contains(comm);
 }
 
@@ -104,6 +104,23 @@ ncclResult_t poll(ncclComm* comm) {
   // The program polls in a loop, and whoever it waits for needs a core.
   if (result == ncclInProgress) std::this_thread::yield();
   return result;
+}
+
+void release(devices::Lock& lock, ncclComm* comm, const char* how, Departure departure) {
+  comm->released = true;
+  if (comm->link) comm->link->leave(how, departure);
+  if (comm->life == Life::joining) Gatherings::instance().withdraw(comm, how);
+  Engine::instance().wake(lock);
+}
+
+void leave_all(devices::Lock& lock) {
+  for (ncclComm* comm : known()) {
+    if (comm->life == Life::destroyed || comm->life == Life::aborted) continue;
+    if (comm->link && !comm->link->has_others()) continue;
+    release(lock, comm, "ended its process without destroying the communicator",
+            Departure::orderly);
+    comm->life = Life::destroyed;
+  }
 }
 
 Use::Use(ncclComm* comm, const char* function, bool anytime) : comm_(comm) {
@@ -162,23 +179,35 @@ std::string ncclComm::describe() const {
 
 void ncclComm::joined(const std::shared_ptr<lockstep::nccl::Clique>& clique, int new_rank,
                       const std::string& new_key) {
-  if (clique) {
-    rank = new_rank;
-    ranks = clique->ranks();
-    name = clique->name();
-    key = new_key;
-    link = std::make_unique<lockstep::nccl::LocalLink>(clique, new_rank);
-  } else {
-    left_out = true;
-  }
+  if (clique) link = std::make_shared<lockstep::nccl::LocalLink>(clique, new_rank);
+  settle(new_rank, clique ? clique->ranks() : 0, clique ? clique->name() : "", new_key);
+}
+
+void ncclComm::settle(int new_rank, int new_ranks, const std::string& new_name,
+                      const std::string& new_key) {
+  if (life != Life::joining) return;  // aborted meanwhile
   life = Life::ready;
+  if (new_ranks == 0) {
+    left_out = true;
+    if (link) link->leave("has no color", lockstep::nccl::Departure::orderly);
+    return;
+  }
+  rank = new_rank;
+  ranks = new_ranks;
+  name = new_name;
+  key = new_key;
 }
 
 // Whoever waits for the launch looks at it again after every progress.
 void ncclComm::finished(lockstep::nccl::Launch&) {}
 
-// Waiting threads of this process follow the wishes of their works.
-void ncclComm::demanded(std::uint64_t) {}
+// Waiting threads of this process follow the wishes of their works; those of others cannot.
+void ncclComm::demanded(std::uint64_t number) {
+  if (!link || !link->has_others()) return;
+  for (const lockstep::nccl::LaunchRef& launch : running) {
+    if (launch->number == number) lockstep::nccl::Service::instance().demand(launch->node);
+  }
+}
 
 void ncclComm::failed(const lockstep::nccl::Failure& why) {
   if (failure) return;

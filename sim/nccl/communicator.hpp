@@ -39,7 +39,7 @@ struct ncclComm final : public lockstep::nccl::Candidate {
   bool blocking = true;
   std::string key;
   std::string name;
-  std::unique_ptr<lockstep::nccl::Link> link;
+  std::shared_ptr<lockstep::nccl::Link> link;  // null before joining, in the process of the clique
 
   lockstep::nccl::Life life = lockstep::nccl::Life::joining;
   std::optional<lockstep::nccl::Failure> failure;
@@ -68,6 +68,8 @@ struct ncclComm final : public lockstep::nccl::Candidate {
 
   void joined(const std::shared_ptr<lockstep::nccl::Clique>& clique, int new_rank,
               const std::string& new_key) override;
+  // The same, wherever the clique is; no ranks where it is in none.
+  void settle(int new_rank, int new_ranks, const std::string& new_name, const std::string& new_key);
   void finished(lockstep::nccl::Launch& launch) override;
   void demanded(std::uint64_t launch) override;
   void failed(const lockstep::nccl::Failure& why) override;
@@ -86,7 +88,7 @@ namespace lockstep::nccl {
 // A new one that joins; it is known from then on.
 ncclComm* new_communicator(int ranks, int rank, int device, bool blocking, std::string name);
 // Whether this was ever a communicator.
-bool is_communicator(const ncclComm* comm);
+bool is_communicator(ncclComm* comm);
 
 std::uint64_t this_thread();
 
@@ -120,5 +122,10 @@ class Use {
 ncclResult_t poll(ncclComm* comm);
 // Starts something that polls carry on.
 void begin_progress(ncclComm* comm);
+
+// Lets its works end, and tells the other ranks that it is gone; `how` completes "rank 3 ...".
+void release(devices::Lock& lock, ncclComm* comm, const char* how, Departure departure);
+// The process ends: all its ranks leave that others could wait for.
+void leave_all(devices::Lock& lock);
 
 }  // namespace lockstep::nccl

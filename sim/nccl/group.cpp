@@ -50,13 +50,18 @@ ncclResult_t finish_joining(const Joining& joining) {
   const bool came = engine.wait_until(
       lock, {joining.function, comm->describe()},
       [&] { return comm->life != Life::joining || comm->failure.has_value(); },
-      [&] { return Gatherings::instance().awaited(key); }, others);
+      [&] {
+        return comm->link ? "the other ranks of " + comm->name
+                          : Gatherings::instance().awaited(key);
+      },
+      others);
   if (!came && !comm->failure) {
-    Gatherings::instance().withdraw(comm, "gave up");
+    release(lock, comm, "gave up", Departure::on_purpose);
     comm->failed({ncclRemoteError, "the other ranks did not come"});
   }
   if (comm->failure) {
     *joining.handle = nullptr;
+    release(lock, comm, "could not join", Departure::on_purpose);
     comm->life = Life::aborted;
     return comm->failure->result;
   }

@@ -5,6 +5,7 @@
 
 #include "communicator.hpp"
 #include "names.hpp"
+#include "service.hpp"
 
 namespace lockstep::nccl {
 namespace {
@@ -166,6 +167,7 @@ ncclResult_t enqueue(ncclComm* comm, Batch batch) {
     comm->last_launch = launch;
     comm->running.push_back(launch);
     comm->link->announce(launch);
+    Service::instance().progress();
     engine.wake(lock);
     if (comm->failure) return comm->failure->result;
   }

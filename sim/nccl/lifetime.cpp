@@ -47,14 +47,6 @@ ncclResult_t flush(ncclComm* comm, const char* function) {
   return comm->failure ? comm->failure->result : ncclSuccess;
 }
 
-// Lets its works end, and tells the others that it is gone.
-void release(devices::Lock& lock, ncclComm* comm, const char* how, Departure departure) {
-  comm->released = true;
-  if (comm->link) comm->link->leave(how, departure);
-  if (comm->life == Life::joining) Gatherings::instance().withdraw(comm, how);
-  Engine::instance().wake(lock);
-}
-
 ncclResult_t finalize(ncclComm* comm) {
   constexpr const char* function = "ncclCommFinalize";
   Use use(comm, function);
