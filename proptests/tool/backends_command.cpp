@@ -14,7 +14,7 @@ int backends_command() {
   std::vector<Row> rows = {{"name", "sums", "here", "loaded from"}};
   for (const FoundBackend& found : find_backends()) {
     try {
-      const kit::BackendInfo info = load_backend(found.file)->info();
+      const kit::BackendInfo info = ask_backend(found.file);
       rows.push_back({found.name, std::string(name(info.sum_rule)),
                       info.unavailable.empty() ? "can run: " + info.description
                                                : "cannot run: " + info.unavailable,

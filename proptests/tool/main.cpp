@@ -10,6 +10,7 @@
 #include <lockstep/kit/case_file.hpp>
 #include <lockstep/kit/program_oracle.hpp>
 
+#include "backend_library.hpp"
 #include "commands.hpp"
 #include "exit_status.hpp"
 #include "launch.hpp"
@@ -125,6 +126,10 @@ int run(int argc, char** argv) {
   describe_oracle(app, oracle, command);
   describe_mutants(app, mutants, command);
   describe_bench(app, bench, command);
+  std::string probed;
+  CLI::App* probe = app.add_subcommand("probe")->group("");  // the tool asks itself
+  probe->add_option("FILE", probed)->required();
+  probe->callback([&] { command = [&] { return probe_command(probed); }; });
   app.add_subcommand("backends", "What can run here, and why not the rest")->callback([&] {
     command = backends_command;
   });

@@ -1,4 +1,5 @@
 #include <chrono>
+#include <filesystem>
 #include <iostream>
 #include <memory>
 #include <mutex>
@@ -98,16 +99,15 @@ class Overseer final : public kit::VerifyObserver {
   Watchdog watchdog_;  // last: its thread looks at the others
 };
 
-// The same command for one backend in launched processes.
+// The same command for one backend in another process.
 std::vector<std::string> arguments_for(const VerifyArguments& arguments, const Plan& plan,
-                                       const std::string& backend, const RankRange& ranks,
+                                       const std::string& backend,
+                                       const std::optional<RankRange>& ranks,
                                        const std::string& json) {
   std::vector<std::string> words = {
       "verify",
       "--backend",
       backend,
-      "--ranks",
-      std::to_string(ranks.fewest) + ".." + std::to_string(ranks.most),
       "--cases",
       arguments.cases,
       "--seed",
@@ -118,6 +118,10 @@ std::vector<std::string> arguments_for(const VerifyArguments& arguments, const P
       arguments.timeout,
       "--json",
       json};
+  if (ranks) {
+    words.push_back("--ranks");
+    words.push_back(std::to_string(ranks->fewest) + ".." + std::to_string(ranks->most));
+  }
   for (const std::string& property : arguments.properties) {
     words.push_back("--property");
     words.push_back(property);
@@ -198,7 +202,7 @@ std::vector<std::string> runnable_backends() {
   std::vector<std::string> names;
   for (const FoundBackend& found : find_backends()) {
     try {
-      const std::string reason = load_backend(found.file)->info().unavailable;
+      const std::string reason = ask_backend(found.file).unavailable;
       if (reason.empty()) {
         names.push_back(found.name);
       } else {
@@ -217,26 +221,24 @@ void write_report(const VerifyArguments& arguments, const std::string& json) {
   if (arguments.json && !json.empty()) write_file(*arguments.json, json);
 }
 
-// One backend after the other; a failure of one does not keep the others from their verdicts.
+// One backend after the other, each in a process of its own, since not all can be loaded into one; a
+// failure of one does not keep the others from their verdicts.
 int verify_several(const VerifyArguments& arguments, const Plan& plan,
                    const std::vector<std::string>& backends) {
   std::vector<std::string> reports;
   int worst = all_held;
   for (const std::string& given : backends) {
     if (given != backends.front()) std::cout << std::endl;
+    const TemporaryDirectory directory;
+    const std::string json = directory.file("report.json");
     try {
-      Result result = verify_backend(arguments, plan, given);
-      worst = std::max(worst, result.status);
-      if (!result.json.empty()) reports.push_back(std::move(result.json));
+      worst = std::max(worst, run_apart(arguments_for(arguments, plan, given, plan.ranks, json)));
     } catch (const Failure& failure) {
-      std::cerr << "lockstep: " << failure.what() << std::endl;
+      std::cerr << "lockstep: backend " << given << " broke: " << failure.what() << std::endl;
       worst = std::max<int>(worst, failure.status());
-      reports.push_back(failure_json(given, failure.what()));
-    } catch (const kit::BackendBroken& error) {
-      std::cerr << "lockstep: backend " << given << " broke: " << error.what() << std::endl;
-      worst = std::max<int>(worst, backend_broke);
-      reports.push_back(failure_json(given, error.what()));
     }
+    const bool reported = std::filesystem::exists(json);
+    reports.push_back(reported ? read_file(json) : failure_json(given, "see its messages"));
   }
   write_report(arguments, list_json(reports));
   return worst;
