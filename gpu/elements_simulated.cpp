@@ -55,8 +55,7 @@ SwapAxes in_view(SwapAxes work) {
 }
 
 template <class Work>
-void launch(const char* what, const Work& work, CUstream_st* stream,
-            std::vector<Access> accesses) {
+void launch(const char* what, const Work& work, CUstream_st* stream, std::vector<Access> accesses) {
   const auto run = [work] { carry_out(thrust::device, in_view(work)); };
   const devices::Status status = devices::launch(stream, {what}, std::move(accesses), run);
   if (status != devices::Status::success) {

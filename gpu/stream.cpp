@@ -69,8 +69,16 @@ void Stream::wait_for(const Stream& other) const {
 
 int device_count() {
   int count = 0;
-  check(cudaGetDeviceCount(&count), "no device can be used");
-  if (count == 0) throw DeviceError("CUDA finds no device");
+  const cudaError_t status = cudaGetDeviceCount(&count);
+  int driver = 0;
+  if (status == cudaErrorInsufficientDriver && cudaDriverGetVersion(&driver) == cudaSuccess &&
+      driver == 0) {
+    cudaGetLastError();
+    throw DeviceError("there is no NVIDIA driver");
+  }
+  if (status != cudaErrorNoDevice) check(status, "no device can be used");
+  cudaGetLastError();
+  if (count == 0) throw DeviceError("there is no device");
   return count;
 }
 

@@ -91,6 +91,10 @@ Communicator Communicator::group(std::span<const int> ranks) const {
   return Communicator(std::make_shared<Seat>(std::move(rendezvous), rank, seat_->who, false));
 }
 
+void Communicator::leave() const {
+  seat_->rendezvous->depart(seat_->rank, "left this communicator");
+}
+
 std::ostream& operator<<(std::ostream& out, const Communicator& communicator) {
   return out << communicator.name() << ", rank " << communicator.rank() << " of "
              << communicator.world_size();

@@ -124,6 +124,21 @@ TEST(Departure, OutranksABrokenContract) {
   EXPECT_EQ(messages[1], messages[0]);
 }
 
+TEST(Departure, FromAnotherThreadEndsTheCallThatIsWaiting) {
+  std::vector<Communicator> ranks = make_communicators(3);
+  std::string told_to_0, told_to_1;
+  std::thread rank_0([&] { told_to_0 = told([&] { ranks[0].all_reduce_sum(number(1)); }); });
+  std::thread rank_1([&] { told_to_1 = told([&] { ranks[1].all_reduce_sum(number(1)); }); });
+  ranks[0].leave();  // while rank 0 waits for rank 2, or just before
+  rank_0.join();
+  rank_1.join();
+  EXPECT_NE(told_to_0.find("rank 0 can no longer arrive: it left this communicator"),
+            std::string::npos)
+      << told_to_0;
+  EXPECT_EQ(told_to_1, told_to_0);
+  EXPECT_EQ(told([&] { ranks[2].all_gather_float(number(1)); }), told_to_0);
+}
+
 TEST(Departure, OfTheWholeWorldOnlyOnceDoneIsNoError) {
   World world(4);
   for (int repeat = 0; repeat < 200; ++repeat) {

@@ -18,6 +18,7 @@
 #include <lockstep/mpi/communicator.hpp>
 
 #include "case_bytes.hpp"
+#include "clean_case.hpp"
 
 namespace lockstep::kit {
 namespace {
@@ -130,25 +131,6 @@ class Job {
   int size_ = 1;
   std::map<int, MPI_Comm> parents_;
 };
-
-// A case after which nobody can tell its communicator from a new one.
-bool leaves_no_trace(const Case& c) {
-  for (const Step& step : c.steps) {
-    if (!step.group.empty()) return false;
-    for (const std::optional<Input>& input : step.inputs) {
-      if (!input) return false;
-    }
-  }
-  return true;
-}
-
-// Whether the communicator is of no more use.
-bool has_failed(const RankTranscript& transcript) {
-  return std::ranges::any_of(transcript, [](const std::optional<Outcome>& outcome) {
-    return outcome &&
-           (outcome->kind == Outcome::Kind::transport || outcome->kind == Outcome::Kind::broken);
-  });
-}
 
 class MpiBackend final : public Backend {
  public:

@@ -16,9 +16,9 @@ namespace lockstep::tool {
 // handlers behind.
 std::unique_ptr<kit::Backend> load_backend(const std::filesystem::path& file);
 
-// What a backend says of itself, asked in a process of its own: two backends may need libraries that
-// one process cannot hold together, as the real and the simulated NCCL are. Throws Failure with the
-// reason where it cannot be asked.
+// What a backend says of itself, asked in a process of its own: two backends may need libraries
+// that one process cannot hold together, as the real and the simulated NCCL are. Throws Failure
+// with the reason where it cannot be asked.
 kit::BackendInfo ask_backend(const std::filesystem::path& file);
 // What that process does: prints the answer.
 int probe_command(const std::string& file);

@@ -23,8 +23,8 @@ bool watched();
 // throws Failure with status 3 when the launcher cannot be started or its processes died.
 int launch(const std::vector<std::string>& launcher, const std::vector<std::string>& arguments);
 
-// Runs this executable with `arguments` in a process of its own and waits: for what would not mix with
-// what this process has loaded. Returns the exit status; throws Failure with status 3 when the
+// Runs this executable with `arguments` in a process of its own and waits: for what would not mix
+// with what this process has loaded. Returns the exit status; throws Failure with status 3 when the
 // process died.
 int run_apart(const std::vector<std::string>& arguments);
 // The same, and what it wrote to standard output.

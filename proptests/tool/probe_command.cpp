@@ -22,8 +22,8 @@ int probe_command(const std::string& file) {
   } catch (const Failure& error) {
     failure = error.what();
   }
-  for (const std::string& line : {failure, info.name, std::string(name(info.sum_rule)),
-                                  info.description, info.unavailable}) {
+  for (const std::string& line :
+       {failure, info.name, std::string(name(info.sum_rule)), info.description, info.unavailable}) {
     std::cout << marker << line << "\n";
   }
   return all_held;

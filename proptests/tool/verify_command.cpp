@@ -104,20 +104,19 @@ std::vector<std::string> arguments_for(const VerifyArguments& arguments, const P
                                        const std::string& backend,
                                        const std::optional<RankRange>& ranks,
                                        const std::string& json) {
-  std::vector<std::string> words = {
-      "verify",
-      "--backend",
-      backend,
-      "--cases",
-      arguments.cases,
-      "--seed",
-      std::to_string(plan.seed),
-      "--out",
-      arguments.out,
-      "--timeout",
-      arguments.timeout,
-      "--json",
-      json};
+  std::vector<std::string> words = {"verify",
+                                    "--backend",
+                                    backend,
+                                    "--cases",
+                                    arguments.cases,
+                                    "--seed",
+                                    std::to_string(plan.seed),
+                                    "--out",
+                                    arguments.out,
+                                    "--timeout",
+                                    arguments.timeout,
+                                    "--json",
+                                    json};
   if (ranks) {
     words.push_back("--ranks");
     words.push_back(std::to_string(ranks->fewest) + ".." + std::to_string(ranks->most));
@@ -221,8 +220,8 @@ void write_report(const VerifyArguments& arguments, const std::string& json) {
   if (arguments.json && !json.empty()) write_file(*arguments.json, json);
 }
 
-// One backend after the other, each in a process of its own, since not all can be loaded into one; a
-// failure of one does not keep the others from their verdicts.
+// One backend after the other, each in a process of its own, since not all can be loaded into one;
+// a failure of one does not keep the others from their verdicts.
 int verify_several(const VerifyArguments& arguments, const Plan& plan,
                    const std::vector<std::string>& backends) {
   std::vector<std::string> reports;

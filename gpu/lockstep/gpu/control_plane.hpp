@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <exception>
 #include <memory>
 #include <optional>
 #include <span>
@@ -87,7 +88,13 @@ class HostControlPlane final : public ControlPlane {
   }
 
   void leave() noexcept override {
-    if constexpr (requires { host_.leave(); }) host_.leave();
+    if constexpr (requires { host_.leave(); }) {
+      try {
+        host_.leave();
+      } catch (const std::exception&) {
+        // It leaves when it is let go of.
+      }
+    }
   }
 
  private:

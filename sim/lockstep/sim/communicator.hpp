@@ -59,6 +59,10 @@ class Communicator {
     return group(std::span<const int>(ranks.begin(), ranks.size()));
   }
 
+  // Leaves this communicator, though handles on it are still held: from any thread, also while another
+  // one waits in a call, which then fails for everybody. Calls from now on throw TransportError.
+  void leave() const;
+
   // Made by World and make_communicators.
   explicit Communicator(std::shared_ptr<Seat> seat) : seat_(std::move(seat)) {}
 
