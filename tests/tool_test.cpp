@@ -104,7 +104,7 @@ TEST_F(Tool, RefusesOtherNonsenseOnTheCommandLine) {
   refused("lockstep verify --timeout 0", "--timeout: '0': not a number of seconds above 0");
   refused("lockstep verify --property gather",
           "no property is named 'gather'; there are all_gather_float, all_gather_int");
-  refused("lockstep verify --backend nccl", "--backend: 'nccl': no such backend; there is sim");
+  refused("lockstep verify --backend gossip", "--backend: 'gossip': no such backend; there is sim");
   refused("lockstep verify --backend sim --sum-rule fast", "--sum-rule: 'fast': not one of exact");
   refused("lockstep verify --backend sim --sum-rule unspecified", "sums are exact or rank_order");
   refused("lockstep verify --json no/such/place.json", "no/such is not a directory");
