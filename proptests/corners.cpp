@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include <lockstep/kit/corners.hpp>
+#include <lockstep/kit/relations.hpp>
 
 #include "step_values.hpp"
 
@@ -74,6 +75,12 @@ constexpr CornerText texts[corner_count] = {
     {"broken_contract", "a broken contract"},
     {"call_after_breach", "a good call after a broken one"},
     {"missing_rank", "a rank that has left"},
+    {"scattered_and_gathered", "a scatter that is gathered again"},
+    {"exchanged_and_back", "an exchange that is sent back"},
+    {"rows_split", "rows in one call and in two"},
+    {"ranks_relabelled", "the same ranks in another order"},
+    {"root_gathered", "a gather and a broadcast of a part"},
+    {"gathered_by_exchange", "a gather and an exchange with all"},
 };
 
 // Elements looked at in each tensor.
@@ -86,6 +93,10 @@ class CornerFinder {
   Corners find() {
     worlds();
     programs();
+    for (const RelatedSteps& related : related_steps(case_)) {
+      add(static_cast<Corner>(static_cast<std::size_t>(Corner::scattered_and_gathered) +
+                              static_cast<std::size_t>(related.relation)));
+    }
     for (std::size_t s = 0; s < case_.steps.size(); ++s) {
       const Step& step = case_.steps[s];
       communicator(step);

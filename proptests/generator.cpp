@@ -94,6 +94,17 @@ void calls_in_groups(Dice& dice, ProgramBuilder& program) {
   }
 }
 
+// Calls that say something of one another, with or without others around.
+void related_calls(Dice& dice, ProgramBuilder& program, bool groups) {
+  for (int sets = dice.pick({1, 1, 1, 2}); sets > 0; --sets) {
+    if (dice.one_in(4)) program.call(draw_operation(dice));
+    Relation relation = dice.pick(all_relations);
+    if (relation == Relation::relabelled_ranks && !groups) relation = Relation::split_rows;
+    program.related_calls(relation, groups && dice.one_in(5) ? draw_group(dice, program.present())
+                                                             : std::vector<int>{});
+  }
+}
+
 // Calls whose gradients are asked for, now and then in a group or of integers.
 void calls_and_gradients(Dice& dice, ProgramBuilder& program, bool groups) {
   for (int calls = dice.pick({1, 1, 1, 2, 3}); calls > 0; --calls) {
@@ -155,6 +166,8 @@ constexpr Property all_properties[] = {
     {"contract", "a broken contract is one error, the same on every rank, and calls go on"},
     {"groups", "sub-communicators keep their own order and their own calls"},
     {"transport", "a missing rank is an error for everybody who needs it, at once from then on"},
+    {"relations",
+     "related calls agree: a sum and its parts, an exchange and its way back, and so on"},
 };
 
 bool is_prime(int n) {
@@ -238,6 +251,8 @@ Case draw_case(std::string_view property, const GeneratorLimits& limits, std::ui
     calls_in_groups(dice, program);
   } else if (property == "transport") {
     missing_rank(dice, program, limits.groups);
+  } else if (property == "relations") {
+    related_calls(dice, program, limits.groups);
   } else {
     throw InvalidArgument("no property is named " + std::string(property));
   }

@@ -7,6 +7,7 @@
 #include "faults.hpp"
 #include "generator_shapes.hpp"
 #include "generator_values.hpp"
+#include "related_calls.hpp"
 #include "step_values.hpp"
 
 namespace lockstep::kit {
@@ -16,6 +17,9 @@ namespace {
 constexpr std::int64_t most_bytes = 2'400'000;
 // Results that are fed onward stay this small, however often they are gathered.
 constexpr std::int64_t most_elements_fed = 4096;
+// Related calls are several of the size of one, and one of them may pass every tensor as often as
+// there are ranks.
+constexpr std::int64_t most_related_elements = 300'000;
 // A gather's results are as large as the world times its inputs, on every rank, and so are the
 // upstream gradients of a step that has any.
 constexpr std::int64_t most_upstream_elements = 1'000'000;
@@ -95,6 +99,42 @@ bool ProgramBuilder::call_again() {
     return true;
   }
   return false;
+}
+
+void ProgramBuilder::related_calls(Relation relation, std::vector<int> group) {
+  Step base = fresh_call(dice_.pick(bases(relation)), group);
+  std::int64_t elements = 0;
+  for (const std::optional<Input>& input : base.inputs) elements += input->tensor.elements();
+  std::optional<std::vector<Step>> steps;
+  if (elements * static_cast<std::int64_t>(base.members()) <= most_related_elements) {
+    steps = written_out({relation, draw_parameter(relation, base)}, base, case_.steps.size());
+  }
+  if (!steps) return append(std::move(base));
+  for (Step& step : *steps) append(std::move(step));
+}
+
+std::vector<std::int64_t> ProgramBuilder::draw_parameter(Relation relation, const Step& base) {
+  const auto ranks = static_cast<std::int64_t>(base.members());
+  std::vector<std::int64_t> parameter;
+  if (relation == Relation::gathered_root) {
+    parameter.push_back(draw_root(dice_, static_cast<int>(ranks)));
+  } else if (relation == Relation::relabelled_ranks) {
+    for (std::int64_t member = 0; member < ranks; ++member) parameter.push_back(member);
+    dice_.shuffle(std::span<std::int64_t>(parameter));
+  } else if (relation == Relation::split_rows) {
+    const Input& first = *base.inputs[0];
+    if (is_all_to_all_v(base.operations[0])) {
+      for (const std::optional<Input>& input : base.inputs) {
+        for (const std::int64_t rows : input->send_counts) {
+          parameter.push_back(dice_.between(0, rows));
+        }
+      }
+    } else if (!first.tensor.shape().empty()) {
+      const bool shares = input_blocks(base.operations[0]) == Blocks::equal;
+      parameter.push_back(dice_.between(0, first.tensor.rows() / (shares ? ranks : 1)));
+    }
+  }
+  return parameter;
 }
 
 void ProgramBuilder::keep_small() {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include <lockstep/kit/case.hpp>
+#include <lockstep/kit/relations.hpp>
 #include <lockstep/shape.hpp>
 
 #include "dice.hpp"
@@ -24,6 +25,9 @@ class ProgramBuilder {
   // Appends a call like the latest that had tensors of its own and fitted the contract: operation,
   // group, shapes and counts are the same, the elements are others. False when there is none.
   bool call_again();
+  // Appends a call and those related to it; the call alone where the relation does not apply to it,
+  // or would make it too large.
+  void related_calls(Relation relation, std::vector<int> group = {});
   // Appends calls that break the contract in one to three ways (faults.hpp).
   void broken_call(Operation operation, std::vector<int> group = {});
   // All further tensors are small.
@@ -55,6 +59,8 @@ class ProgramBuilder {
   // Elements for a call: one tensor per member, of these shapes.
   std::vector<Tensor> fresh_elements(Operation operation, DType dtype,
                                      const std::vector<Shape>& shapes);
+  // What else a relation needs to know of calls that begin with this one (related_calls.hpp).
+  std::vector<std::int64_t> draw_parameter(Relation relation, const Step& base);
   void append(Step step);
   // The results of a step without a breach, per member; nothing when it has one.
   std::optional<std::vector<Result>> results_of(const Step& step) const;

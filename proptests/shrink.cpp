@@ -88,6 +88,7 @@ Simplifications::Simplifications(Case c) {
   auto moves = std::make_shared<Moves>();
   moves->measure = measure(*origin);
   moves->upstreams.emplace(*origin);
+  add_relation_moves(origin, moves->list);
   add_step_moves(origin, moves->list);
   add_rank_moves(origin, moves->list);
   add_repeat_moves(origin, moves->list);

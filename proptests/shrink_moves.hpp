@@ -22,6 +22,14 @@ using Origin = std::shared_ptr<const Case>;
 // that the oracle gives.
 void add_step_moves(const Origin& origin, Moves& moves);
 
+// The case without any but these steps.
+std::optional<Case> with_only_steps(const Case& c, std::size_t first, std::size_t count);
+
+// Where calls are related (lockstep/kit/relations.hpp): those calls alone, and simpler ones that
+// are related like them. The moves below change one call at a time, after which it is no longer
+// related to the others.
+void add_relation_moves(const Origin& origin, Moves& moves);
+
 // Fewer ranks, with their blocks in everybody's exchanges, and plainer groups and roots.
 void add_rank_moves(const Origin& origin, Moves& moves);
 

@@ -156,6 +156,10 @@ std::optional<Case> without_ranks(const Case& c, const std::vector<bool>& goes) 
 
 }  // namespace
 
+std::optional<Case> with_only_steps(const Case& c, std::size_t first, std::size_t count) {
+  return drop_steps(c, [=](std::size_t s) { return s < first || s >= first + count; });
+}
+
 void add_step_moves(const Origin& origin, Moves& moves) {
   const std::size_t steps = origin->steps.size();
   if (steps > 1) {

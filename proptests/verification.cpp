@@ -4,6 +4,7 @@
 
 #include <lockstep/kit/case_file.hpp>
 #include <lockstep/kit/program_oracle.hpp>
+#include <lockstep/kit/relations.hpp>
 #include <lockstep/kit/verification.hpp>
 
 namespace lockstep::kit {
@@ -70,7 +71,7 @@ class Verification {
     observer_.starting(property, index, c);
     const Transcript actual = backend_.run(c);
     observer_.finished();
-    const std::optional<Divergence> divergence = judge(c, actual, info_.sum_rule);
+    const std::optional<Divergence> divergence = judged(property, c, actual);
     ++property.cases;
     ++report_.cases;
     count_corners(corners(c, actual));
@@ -83,8 +84,11 @@ class Verification {
     observer_.broken(property);
   }
 
-  std::optional<Divergence> judged(const Case& c) {
-    return judge(c, backend_.run(c), info_.sum_rule);
+  // Relations are judged by what the backend returned and by nothing else.
+  std::optional<Divergence> judged(const PropertyReport& property, const Case& c,
+                                   const Transcript& actual) const {
+    if (property.name == "relations") return judge_relations(c, actual, info_.sum_rule);
+    return judge(c, actual, info_.sum_rule);
   }
 
   void count_corners(const Corners& visited) {
@@ -108,7 +112,7 @@ class Verification {
         observer_.starting(property, index, *candidate);
         try {
           ++result.runs;
-          found = judged(*candidate);
+          found = judged(property, *candidate, backend_.run(*candidate));
         } catch (const NoSuchValue&) {
           // It refers to a value that is no longer there: no case at all.
         }
@@ -163,7 +167,10 @@ VerifyReport verify(Backend& backend, const VerifyOptions& options, VerifyObserv
 }
 
 std::optional<Divergence> run_and_judge(Backend& backend, const Case& c) {
-  return judge(c, backend.run(c), backend.info().sum_rule);
+  const Transcript actual = backend.run(c);
+  const SumRule rule = backend.info().sum_rule;
+  if (auto divergence = judge(c, actual, rule)) return divergence;
+  return judge_relations(c, actual, rule);
 }
 
 std::string explain(const Counterexample& counterexample) {

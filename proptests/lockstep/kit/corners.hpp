@@ -70,8 +70,16 @@ enum class Corner : std::uint8_t {
   broken_contract,
   call_after_breach,
   missing_rank,
+  // Related calls (relations.hpp), in the order of the relations.
+  scattered_and_gathered,
+  exchanged_and_back,
+  rows_split,
+  ranks_relabelled,
+  root_gathered,
+  gathered_by_exchange,
 };
-inline constexpr std::size_t corner_count = static_cast<std::size_t>(Corner::missing_rank) + 1;
+inline constexpr std::size_t corner_count =
+    static_cast<std::size_t>(Corner::gathered_by_exchange) + 1;
 using Corners = std::bitset<corner_count>;
 
 // "zero_row_rank", and what a person reads: "a rank without rows".

@@ -16,7 +16,8 @@ struct Divergence {
   // What differs, a closed list of words for machines: outcome, violation, message, dtype, shape,
   // receive_counts, bits, sum, agreement (ranks of an all-reduce hold different bits), gradient,
   // input (the caller's tensor was changed), result (a later call changed an earlier result),
-  // missing (no outcome was reported).
+  // missing (no outcome was reported), relation (calls that are related do not agree,
+  // relations.hpp).
   std::string aspect;
   // A few lines for a person: rank, row, element, expected and received bits and values, and for
   // sums the distance in units in the last place.

@@ -79,7 +79,8 @@ VerifyReport verify(Backend& backend, const VerifyOptions& options,
 // Throws InvalidArgument, with the names that there are, unless all are names of properties.
 void require_properties(const std::vector<std::string>& names);
 
-// Runs one case and judges it by the backend's own sum rule.
+// Runs one case and judges it by the backend's own sum rule: against the oracle, and where calls in
+// it are related (relations.hpp), against one another.
 std::optional<Divergence> run_and_judge(Backend& backend, const Case& c);
 
 // What broke, for a person: the shrunken case and the judge's explanation.
