@@ -101,10 +101,13 @@ ncclResult_t descend(const char* function, ncclComm* parent, Entry entry, ncclCo
                   "Begin with NCCL_CONFIG_INITIALIZER and set only what is needed.");
   }
   Engine& engine = Engine::instance();
+  // A rank without a color takes part like any other, but the program sees nothing of it.
+  const bool unseen = entry.birth == Birth::split && entry.color == NCCL_SPLIT_NOCOLOR;
+  ncclComm* comm = nullptr;
   {
     devices::Lock lock = engine.lock();
-    ncclComm* const comm = new_communicator(parent->ranks, parent->rank, parent->device,
-                                            configuration.blocking, parent->name);
+    comm = new_communicator(parent->ranks, parent->rank, parent->device, configuration.blocking,
+                            parent->name);
     entry.key = parent->key + (entry.birth == Birth::split ? ".split" : ".shrink") +
                 std::to_string(parent->children++);
     entry.name =
@@ -115,11 +118,11 @@ ncclResult_t descend(const char* function, ncclComm* parent, Entry entry, ncclCo
     entry.host = host();
     entry.candidate = comm;
     comm->key = entry.key;
-    *handle = comm;
+    if (!unseen) *handle = comm;
     parent->link->enter(std::move(entry));
     engine.wake(lock);
   }
-  return await_joining(*handle, parent, handle, function);
+  return await_joining(comm, parent, unseen ? nullptr : handle, function);
 }
 
 ncclResult_t split(ncclComm_t parent, int color, int key, ncclComm_t* handle,

@@ -495,7 +495,7 @@ void Clique::leave(int rank, const std::string& how, Departure departure) {
   if (departure != Departure::on_purpose) {
     devices::report(
         {.rule = departure == Departure::died ? "rank-died" : "rank-left",
-         .call = {"",
+         .call = {"NCCL",
                   "rank " + std::to_string(rank) + " of " + std::to_string(ranks()) + ", " + name_},
          .device = who.device,
          .what = what,

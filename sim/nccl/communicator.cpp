@@ -110,6 +110,10 @@ void release(devices::Lock& lock, ncclComm* comm, const char* how, Departure dep
   comm->released = true;
   if (comm->link) comm->link->leave(how, departure);
   if (comm->life == Life::joining) Gatherings::instance().withdraw(comm, how);
+  // Its works end now, not when somebody waits for them: the program may free their memory next.
+  for (const LaunchRef& launch : std::vector(comm->running)) {
+    Engine::instance().drive(lock, launch->node);
+  }
   Engine::instance().wake(lock);
 }
 

@@ -60,12 +60,11 @@ ncclResult_t finish_joining(const Joining& joining) {
     comm->failed({ncclRemoteError, "the other ranks did not come"});
   }
   if (comm->failure) {
-    *joining.handle = nullptr;
+    if (joining.handle != nullptr) *joining.handle = nullptr;
     release(lock, comm, "could not join", Departure::on_purpose);
     comm->life = Life::aborted;
     return comm->failure->result;
   }
-  if (comm->left_out) *joining.handle = nullptr;
   return ncclSuccess;
 }
 

@@ -24,7 +24,7 @@ ncclResult_t note_in_group(ncclResult_t result);
 // An operation, now or at the end of the group.
 ncclResult_t submit(ncclComm* comm, Request request);
 // A communicator that has entered its gathering: waits, now or at the end of the group, until it
-// has joined. `parent` is null for one made from a unique id.
+// has joined. `parent` is null for one made from a unique id, `handle` where the program has none.
 ncclResult_t await_joining(ncclComm* comm, ncclComm* parent, ncclComm_t* handle,
                            const char* function);
 

@@ -169,6 +169,7 @@ ncclResult_t enqueue(ncclComm* comm, Batch batch) {
     comm->link->announce(launch);
     Service::instance().progress();
     engine.wake(lock);
+    engine.stir(lock);
     if (comm->failure) return comm->failure->result;
   }
   for (const devices::StreamRef& other : others) {
