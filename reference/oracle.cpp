@@ -1,5 +1,5 @@
 #include <algorithm>
-#include <array>
+#include <numeric>
 
 #include <lockstep/fold.hpp>
 #include <lockstep/oracle.hpp>
@@ -102,18 +102,47 @@ std::vector<std::int64_t>& exchange_counts(Signatures signatures, Results result
   return rows;
 }
 
+// Makes every rank's result, and returns where the elements of each begin.
+std::vector<std::byte*>& make_blocks(Inputs inputs, const std::vector<std::int64_t>& rows,
+                                     Results results) {
+  // Small results are slices of one tensor, for one allocation instead of N. Large ones are apart,
+  // so that a rank that keeps its own does not keep everybody's.
+  constexpr std::int64_t most_shared = 32 * 1024;
+  std::int64_t bytes = 0, row_bytes = 0;
+  for (const Tensor& input : inputs) {
+    bytes += std::min(input.size_bytes(), most_shared + 1);
+    row_bytes = std::max(row_bytes, input.row_bytes());
+  }
+  auto& begins = scratch<std::byte*>();
+  const auto block = [&](std::int64_t count) {
+    return Tensor::uninitialized(inputs[0].dtype(), inputs[0].shape().with_rows(count));
+  };
+  if (bytes <= most_shared) {
+    Tensor all = block(std::accumulate(rows.begin(), rows.end(), std::int64_t{0}));
+    std::byte* next = all.mutable_bytes().data();
+    std::int64_t begin = 0;
+    for (std::size_t to = 0; to < rows.size(); ++to) {
+      results[to].value = all.slice_rows(begin, begin + rows[to]);
+      begin += rows[to];
+      begins.push_back(next);
+      if (rows[to] > 0) next += rows[to] * row_bytes;
+    }
+  } else {
+    for (std::size_t to = 0; to < rows.size(); ++to) {
+      results[to].value = block(rows[to]);
+      begins.push_back(results[to].value.mutable_bytes().data());
+    }
+  }
+  return begins;
+}
+
 void all_to_all_v(Signatures signatures, Inputs inputs, Results results) {
   const std::size_t ranks = inputs.size();
   const std::vector<std::int64_t>& rows = exchange_counts(signatures, results);
-  for (std::size_t to = 0; to < ranks; ++to) {
-    results[to].value =
-        Tensor::uninitialized(signatures[to].dtype, signatures[to].shape.with_rows(rows[to]));
-  }
+  auto& next = make_blocks(inputs, rows, results);
 
   // Walk each source front to back: its block for rank 0, for rank 1, ... Sources come in rank
   // order, so each destination fills front to back as well.
-  auto& next = scratch<std::byte*>();
-  for (Result& result : results) next.push_back(result.value.mutable_bytes().data());
   auto& copies = scratch<Copy>();
   for (std::size_t from = 0; from < ranks; ++from) {
     const std::byte* source = inputs[from].data();

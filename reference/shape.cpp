@@ -26,23 +26,9 @@ Shape::Shape(std::span<const std::int64_t> axes) : size_(axes.size()) {
   std::copy(axes.begin(), axes.end(), outside_ ? outside_.get() : inside_.data());
 }
 
-Shape::Shape(const Shape& other) : Shape(other.axes()) {}
-
-// A moved-from shape has no axes, rather than a length whose axes have gone elsewhere.
-Shape::Shape(Shape&& other) noexcept
-    : size_(std::exchange(other.size_, 0)),
-      inside_(other.inside_),
-      outside_(std::move(other.outside_)) {}
-
-Shape& Shape::operator=(const Shape& other) {
-  return *this = Shape(other);
-}
-
-Shape& Shape::operator=(Shape&& other) noexcept {
-  inside_ = other.inside_;
-  outside_ = std::move(other.outside_);
-  size_ = this == &other ? size_ : std::exchange(other.size_, 0);
-  return *this;
+void Shape::copy_outside(const Shape& other) {
+  outside_ = std::make_unique<std::int64_t[]>(other.size_);
+  std::copy_n(other.outside_.get(), other.size_, outside_.get());
 }
 
 Shape Shape::with_rows(std::int64_t rows) const {

@@ -14,15 +14,6 @@
 
 namespace lockstep {
 
-// A block is this header followed by its bytes; the header fills one cache line, so the bytes start
-// on the next.
-struct alignas(64) Storage::Block {
-  std::atomic<std::int64_t> handles{1};
-  std::int64_t capacity = 0;
-
-  std::byte* bytes() { return reinterpret_cast<std::byte*>(this + 1); }
-};
-
 // Large blocks by size class. Classes are spaced at four to an octave, so that a block wastes at
 // most a quarter and one freed by a tensor fits the next tensor of about that size.
 struct BlockPool {
@@ -58,10 +49,21 @@ struct BlockPool {
             quarters * quarter};
   }
 
+  // A small block is aligned by hand within what malloc gives: the C library keeps a list per
+  // thread for malloc, and searches and locks for aligned_alloc.
+  static Block* fresh_small(std::int64_t capacity) {
+    constexpr std::size_t line = alignof(Block);
+    void* memory = std::malloc(line - 1 + sizeof(Block) + static_cast<std::size_t>(capacity));
+    if (memory == nullptr) throw std::bad_alloc();
+    const auto address = reinterpret_cast<std::uintptr_t>(memory);
+    Block* block = new (reinterpret_cast<void*>((address + line - 1) / line * line)) Block;
+    block->capacity = capacity;
+    block->memory = memory;
+    return block;
+  }
+
   static Block* fresh(std::int64_t capacity) {
-    const std::size_t alignment = capacity >= smallest_huge     ? huge_page
-                                  : capacity >= smallest_pooled ? 4096
-                                                                : 64;
+    const std::size_t alignment = capacity >= smallest_huge ? huge_page : 4096;
     if (capacity > INT64_MAX - std::int64_t{2 * huge_page}) throw std::bad_alloc();
     const std::size_t used = sizeof(Block) + static_cast<std::size_t>(capacity);
     void* memory = std::aligned_alloc(alignment, (used + alignment - 1) / alignment * alignment);
@@ -73,11 +75,12 @@ struct BlockPool {
 #endif
     Block* block = new (memory) Block;
     block->capacity = capacity;
+    block->memory = memory;
     return block;
   }
 
   static Block* take(std::int64_t bytes) {
-    if (bytes < smallest_pooled) return fresh(bytes);
+    if (bytes < smallest_pooled) return fresh_small(bytes);
     if (bytes > (std::int64_t{1} << 60)) throw std::bad_alloc();
     const auto [index, capacity] = size_class(bytes);
     BlockPool& pool = instance();
@@ -109,32 +112,18 @@ struct BlockPool {
   }
 
   static void destroy(Block* block) {
+    void* memory = block->memory;
     block->~Block();
-    std::free(block);
+    std::free(memory);
   }
 };
 
-Storage::Storage(const Storage& other) noexcept : block_(other.block_) {
-  if (block_ != nullptr) block_->handles.fetch_add(1, std::memory_order_relaxed);
-}
-
-Storage::~Storage() {
-  if (block_ != nullptr && block_->handles.fetch_sub(1, std::memory_order_acq_rel) == 1) {
-    BlockPool::give_back(block_);
-  }
+void Storage::give_back(Block* block) noexcept {
+  BlockPool::give_back(block);
 }
 
 Storage Storage::allocate(std::int64_t bytes) {
   return bytes == 0 ? Storage() : Storage(BlockPool::take(bytes));
-}
-
-std::byte* Storage::data() const {
-  return block_ == nullptr ? nullptr : block_->bytes();
-}
-
-bool Storage::unique() const {
-  // Acquire: what another thread did with the block before it let go happened before our writes.
-  return block_ == nullptr || block_->handles.load(std::memory_order_acquire) == 1;
 }
 
 void release_pooled_storage() {

@@ -61,8 +61,15 @@ std::string Census::describe_locked(int world_rank) {
       if (call.stamp > last.stamp) last = std::move(call);
     }
   }
-  if (last.waiting) return "waits in " + last.text;
-  return last.stamp == 0 ? "made no call" : "last completed " + last.text;
+  if (last.stamp == 0) return "made no call";
+  switch (last.state) {
+    case Rendezvous::LastCall::State::waiting:
+      return "waits in " + last.text;
+    case Rendezvous::LastCall::State::failed:
+      return "last failed in " + last.text;
+    default:
+      return "last completed " + last.text;
+  }
 }
 
 std::vector<std::shared_ptr<Rendezvous>> Census::living_locked() {

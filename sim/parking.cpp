@@ -1,5 +1,7 @@
 #include "parking.hpp"
 
+#include "pause.hpp"
+
 #ifdef __linux__
 #include <linux/futex.h>
 #include <sys/syscall.h>
@@ -12,18 +14,14 @@
 #include <mutex>
 #endif
 
-#if defined(__x86_64__) || defined(__i386__)
-#include <immintrin.h>
-#endif
+#include <thread>
 
 namespace lockstep::sim {
 namespace {
 
-void pause() {
-#if defined(__x86_64__) || defined(__i386__)
-  _mm_pause();
-#endif
-}
+// Giving way this many times takes tens of microseconds where nobody else wants the core: as long
+// as going to sleep and being woken.
+constexpr int yields = 100;
 
 using Deadline = std::optional<Parking::Clock::time_point>;
 
@@ -78,6 +76,10 @@ bool Parking::wait(std::uint32_t seen, std::optional<Clock::time_point> deadline
   for (int look = 0; look < spin_; ++look) {
     if (epoch() != seen) return true;
     pause();
+  }
+  for (int look = 0; look < yields; ++look) {
+    if (epoch() != seen) return true;
+    std::this_thread::yield();
   }
   sleepers_.fetch_add(1);
   bool in_time = true;

@@ -44,17 +44,15 @@ Rendezvous::Rendezvous(std::shared_ptr<Census> census, std::string name, std::ve
       inputs_(members_.size()),
       results_(members_.size()) {}
 
-reference::Result Rendezvous::meet(int rank, Rank& who, const Signature& signature,
-                                   const Tensor& input) {
+reference::Result Rendezvous::meet(int rank, Rank& who, Signature signature, const Tensor& input) {
   const auto r = static_cast<std::size_t>(rank);
   std::unique_lock lock(mutex_);
   if (failure_) throw TransportError(*failure_);
   Slot& slot = slots_[r];
-  slot.waiting = true;
   slot.operation = signature.operation;
   slot.calls += 1;
   slot.stamp = ++who.calls;
-  signatures_[r] = signature;
+  signatures_[r] = std::move(signature);
   inputs_[r] = input;
   if (++arrived_ == static_cast<int>(members_.size())) {
     completing_ = true;
@@ -68,8 +66,8 @@ reference::Result Rendezvous::meet(int rank, Rank& who, const Signature& signatu
   }
 
   inputs_[r] = Tensor();  // the caller's storage is the caller's again
-  if (slot.transport) throw TransportError(*std::exchange(slot.transport, nullptr));
-  if (slot.contract) throw ContractError(*std::exchange(slot.contract, nullptr));
+  if (slot.calls > completed_) throw TransportError(*failure_);
+  if (breach_) throw ContractError(*breach_);
   return std::move(results_[r]);
 }
 
@@ -100,13 +98,14 @@ void Rendezvous::await(std::uint32_t seen) {
   }
 }
 
+// Called by the last to arrive, alone.
 void Rendezvous::complete() {
-  std::shared_ptr<const ContractError> contract;
+  std::shared_ptr<const ContractError> breach;
   std::optional<std::string> trouble;
   try {
-    if (std::optional<Breach> breach =
+    if (const std::optional<Breach> found =
             reference::evaluate(signatures_, inputs_, options_.sum_rule, results_)) {
-      contract = std::make_shared<ContractError>(*breach, name_, slots_[0].calls - 1);
+      breach = std::make_shared<ContractError>(*found, name_, slots_[0].calls - 1);
     } else if (signatures_[0].operation == Operation::split) {
       make_offspring();
     }
@@ -117,21 +116,23 @@ void Rendezvous::complete() {
     std::lock_guard lock(mutex_);
     completing_ = false;
     arrived_ -= 1;  // those who wait; this rank does not
-    if (trouble) {
-      fail_locked("communicator " + name_ + ": " +
-                  call_text(signatures_[0].operation, slots_[0].calls - 1, name_) +
-                  " could not be computed: " + *trouble);
-    } else {
-      for (Slot& slot : slots_) slot.contract = contract;
-      release_locked();
+    if (!trouble) {
+      completed_ += 1;
+      breach_ = std::move(breach);
+    } else if (!failure_) {
+      failure_ = std::make_shared<TransportError>(
+          "communicator " + name_ + ": " +
+              call_text(signatures_[0].operation, slots_[0].calls - 1, name_) +
+              " could not be computed: " + *trouble,
+          std::vector<int>());
     }
+    release_locked();
   }
   parking_.wake();
 }
 
 // Everybody who waits may go. Wakes nobody yet.
 void Rendezvous::release_locked() {
-  for (Slot& slot : slots_) slot.waiting = false;
   census_->unpark(std::exchange(arrived_, 0));
   parking_.advance();
 }
@@ -139,10 +140,7 @@ void Rendezvous::release_locked() {
 void Rendezvous::fail_locked(const std::string& message) {
   if (failure_) return;
   failure_ = std::make_shared<TransportError>(message, missing_locked());
-  if (completing_) return;
-  for (Slot& slot : slots_) {
-    if (slot.waiting) slot.transport = failure_;
-  }
+  if (completing_) return;  // that call is complete: whoever is in it gets its result
   release_locked();
   parking_.wake();
 }
@@ -164,9 +162,9 @@ void Rendezvous::depart(int rank, const std::string& how) {
 
 Rendezvous::Membership Rendezvous::split(int rank, Rank& who, std::int64_t color,
                                          std::int64_t key) {
-  const Signature signature;  // of a split, unless it says otherwise
+  Signature signature;  // of a split, unless it says otherwise
   const std::int64_t values[] = {color, key};
-  meet(rank, who, signature, IntTensor::of<std::int64_t>({2}, values));
+  meet(rank, who, std::move(signature), IntTensor::of<std::int64_t>({2}, values));
   return std::move(slots_[static_cast<std::size_t>(rank)].offspring);
 }
 
@@ -238,7 +236,7 @@ std::shared_ptr<Rendezvous> Rendezvous::offspring_of(const std::string& how,
 std::vector<int> Rendezvous::missing_locked() const {
   std::vector<int> missing;
   for (std::size_t rank = 0; rank < slots_.size(); ++rank) {
-    if (!slots_[rank].waiting) missing.push_back(static_cast<int>(rank));
+    if (!waits_locked(slots_[rank])) missing.push_back(static_cast<int>(rank));
   }
   return missing;
 }
@@ -257,16 +255,20 @@ bool Rendezvous::anybody_waits() {
 Rendezvous::LastCall Rendezvous::last_call(int rank) {
   std::lock_guard lock(mutex_);
   const Slot& slot = slots_[static_cast<std::size_t>(rank)];
-  LastCall last{slot.stamp, slot.waiting, ""};
+  LastCall last;
+  last.stamp = slot.stamp;
   if (slot.calls == 0) return last;
   last.text = call_text(slot.operation, slot.calls - 1, name_);
-  if (slot.waiting) {
+  if (waits_locked(slot)) {
+    last.state = LastCall::State::waiting;
     std::vector<int> awaited;
     for (int missing : missing_locked()) {
       awaited.push_back(members_[static_cast<std::size_t>(missing)]);
     }
     std::ranges::sort(awaited);
     last.text += ", for world " + rank_list(awaited);
+  } else if (slot.calls > completed_) {
+    last.state = LastCall::State::failed;
   }
   return last;
 }

@@ -25,6 +25,7 @@
 #include <lockstep/oracle.hpp>
 #include <lockstep/sim/world.hpp>
 
+#include "brief_mutex.hpp"
 #include "parking.hpp"
 
 namespace lockstep::sim {
@@ -98,7 +99,7 @@ class Rendezvous {
 
   // Enters a call as `rank` of this communicator and returns when it is complete. Throws
   // ContractError and TransportError.
-  reference::Result meet(int rank, Rank& who, const Signature& signature, const Tensor& input);
+  reference::Result meet(int rank, Rank& who, Signature signature, const Tensor& input);
 
   // A communicator made by a collective or a local call, and the caller's rank in it.
   struct Membership {
@@ -117,7 +118,7 @@ class Rendezvous {
   // For the census: the latest call of a member on this communicator.
   struct LastCall {
     std::uint64_t stamp = 0;  // 0: none
-    bool waiting = false;     // it waits there still
+    enum class State { completed, failed, waiting } state = State::completed;
     std::string text;
   };
   LastCall last_call(int rank);
@@ -125,13 +126,12 @@ class Rendezvous {
   std::optional<int> rank_of(int world_rank) const;
 
  private:
-  struct Slot {
-    bool waiting = false;
+  // What only its rank writes, but for the offspring: on cache lines of its own, since the ranks
+  // are on different cores.
+  struct alignas(64) Slot {
     std::uint64_t calls = 0;  // entered here
     Operation operation{};
     std::uint64_t stamp = 0;
-    std::shared_ptr<const ContractError> contract;
-    std::shared_ptr<const TransportError> transport;
     Membership offspring;
   };
 
@@ -139,6 +139,7 @@ class Rendezvous {
   void complete();
   void make_offspring();
   void release_locked();
+  bool waits_locked(const Slot& slot) const { return !failure_ && slot.calls > completed_; }
   void fail_locked(const std::string& message);
   std::vector<int> missing_locked() const;
   std::shared_ptr<Rendezvous> offspring_of(const std::string& how,
@@ -150,10 +151,15 @@ class Rendezvous {
   const Options options_;
   Parking parking_;
 
-  std::mutex mutex_;
+  BriefMutex mutex_;
   int arrived_ = 0;
   bool completing_ = false;  // all have arrived, the last one is at work without the lock
   std::shared_ptr<const TransportError> failure_;
+  // How many calls all members have come out of, with results or with a breach; that of the last,
+  // if it had one. Both are written while everybody waits, and can be read without the lock by a
+  // rank that was in that call until it enters the next.
+  std::uint64_t completed_ = 0;
+  std::shared_ptr<const ContractError> breach_;
   std::vector<Slot> slots_;
   // Per rank, apart from the slots because the oracle wants them side by side.
   std::vector<Signature> signatures_;

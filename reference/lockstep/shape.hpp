@@ -9,6 +9,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 
 namespace lockstep {
 
@@ -19,17 +20,34 @@ inline constexpr std::int64_t largest_size = INT64_MAX;
 std::optional<std::int64_t> checked_add(std::int64_t a, std::int64_t b);
 std::optional<std::int64_t> checked_multiply(std::int64_t a, std::int64_t b);
 
-// The lengths of a tensor's axes, leading axis first; possibly none. Short shapes (all that occur in
-// practice) live inside the object, so that passing a tensor around never allocates.
+// The lengths of a tensor's axes, leading axis first; possibly none. Short shapes (all that occur
+// in practice) live inside the object, so that passing a tensor around never allocates.
 class Shape {
  public:
   Shape() = default;
   Shape(std::initializer_list<std::int64_t> axes);
   explicit Shape(std::span<const std::int64_t> axes);
-  Shape(const Shape& other);
-  Shape(Shape&& other) noexcept;
-  Shape& operator=(const Shape& other);
-  Shape& operator=(Shape&& other) noexcept;
+  // In the header, since every hand-over of a tensor is one of these.
+  Shape(const Shape& other) : size_(other.size_), inside_(other.inside_) {
+    if (other.outside_) copy_outside(other);
+  }
+  // A moved-from shape has no axes, rather than a length whose axes have gone elsewhere.
+  Shape(Shape&& other) noexcept
+      : size_(std::exchange(other.size_, 0)),
+        inside_(other.inside_),
+        outside_(std::move(other.outside_)) {}
+  Shape& operator=(const Shape& other) {
+    if (outside_ || other.outside_) return *this = Shape(other);
+    size_ = other.size_;
+    inside_ = other.inside_;
+    return *this;
+  }
+  Shape& operator=(Shape&& other) noexcept {
+    inside_ = other.inside_;
+    outside_ = std::move(other.outside_);
+    size_ = this == &other ? size_ : std::exchange(other.size_, 0);
+    return *this;
+  }
   ~Shape() = default;
 
   std::span<const std::int64_t> axes() const { return {data(), size_}; }
@@ -50,6 +68,7 @@ class Shape {
 
  private:
   static constexpr std::size_t inline_axes = 6;
+  void copy_outside(const Shape& other);
   const std::int64_t* data() const { return outside_ ? outside_.get() : inside_.data(); }
 
   std::size_t size_ = 0;
