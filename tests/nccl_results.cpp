@@ -4,6 +4,7 @@
 //   nccl-results group N      one thread drives N devices
 //   nccl-results threads N    one thread for each of N devices
 //   nccl-results split N      threads whose communicator does not block, split by parity
+//   nccl-results abort N      threads of which the last aborts instead of making its call
 //   nccl-results processes    one device for each process of MPI (where built with it)
 //
 // Exits 1 and says where when a call fails or a result is wrong.
@@ -435,6 +436,45 @@ void many_threads(int n, bool split) {
   for (std::thread& thread : threads) thread.join();
 }
 
+// The others learn of it by polling, and abort as well: nobody hangs, and streams come to their
+// end.
+void one_aborts(int n) {
+  ncclUniqueId id;
+  NCCL(ncclGetUniqueId(&id));
+  std::atomic<int> joined{0};
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < n; ++rank) {
+    threads.emplace_back([=, &joined] {
+      const Rank made = make_rank(rank, n, rank);
+      std::vector<Rank> ranks = {made};
+      mine = &ranks;
+      ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+      config.blocking = 0;
+      NCCL(ncclCommInitRankConfig(&ranks[0].comm, n, id, rank, &config));
+      ++joined;
+      while (joined < n) std::this_thread::yield();
+      {
+        Buffer data(ranks[0], ncclFloat, 5, rank);
+        ncclResult_t state = ncclSuccess;
+        if (rank != n - 1) {
+          state = ncclAllReduce(data.at(0), data.at(0), 5, ncclFloat, ncclSum, ranks[0].comm,
+                                made.stream);
+          while (state == ncclSuccess || state == ncclInProgress) {
+            EXPECT(ncclCommGetAsyncError(ranks[0].comm, &state) == ncclSuccess);
+            if (state == ncclSuccess && cudaStreamQuery(made.stream) == cudaSuccess) break;
+          }
+          EXPECT(state == ncclRemoteError);
+        }
+        EXPECT(ncclCommAbort(ranks[0].comm) == ncclSuccess);
+        CUDA(cudaStreamSynchronize(made.stream));
+      }
+      CUDA(cudaStreamSynchronize(made.stream));
+      CUDA(cudaStreamDestroy(made.stream));
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
 #ifdef WITH_MPI
 void processes() {
   MPI_Init(nullptr, nullptr);
@@ -462,6 +502,8 @@ int main(int count, char** arguments) {
     one_thread(n);
   } else if (mode == "threads" || mode == "split") {
     many_threads(n, mode == "split");
+  } else if (mode == "abort") {
+    one_aborts(n);
 #ifdef WITH_MPI
   } else if (mode == "processes") {
     processes();

@@ -91,7 +91,12 @@ INSTANTIATE_TEST_SUITE_P(
         Mistake{"an_id_that_nobody_sent", "not-a-unique-id", "ncclCommInitRank"},
         Mistake{"joining_one_by_one", "never-completes", "waits for rank 1 of 2 to call"},
         Mistake{"a_root_that_is_none", "no-such-rank", "root 2 is no rank"},
-        Mistake{"a_destroyed_operator", "not-an-operator", "ncclAllReduce, rank 0 of 1"}),
+        Mistake{"a_destroyed_operator", "not-an-operator", "ncclAllReduce, rank 0 of 1"},
+        Mistake{"a_process_that_dies", "rank-died", "which died: its process ended"},
+        Mistake{"a_process_that_ends_early", "rank-left",
+                "which ended its process without destroying the communicator"},
+        Mistake{"processes_with_different_counts", "mismatched-collective",
+                "rank 1 (device 1, process "}),
     [](const auto& info) { return std::string(info.param.name); });
 
 class RightPrograms : public testing::TestWithParam<int> {};
@@ -106,7 +111,7 @@ TEST_P(RightPrograms, AreClean) {
 TEST_P(RightPrograms, GetRightResults) {
   const std::string seed = "LOCKSTEP_SIM_SEED=" + std::to_string(GetParam()) + " ";
   for (const char* mode :
-       {" group 1", " group 3", " group 4", " threads 2", " threads 5", " split 4"}) {
+       {" group 1", " group 3", " group 4", " threads 2", " threads 5", " split 4", " abort 3"}) {
     const Outcome outcome = run(seed + program("LOCKSTEP_NCCL_RESULTS") + mode);
     EXPECT_EQ(outcome.status, 0) << mode << "\n" << outcome.text;
     EXPECT_EQ(outcome.text, "0 failures\n") << mode;
