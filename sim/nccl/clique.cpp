@@ -1,45 +1,10 @@
-#include "clique.hpp"
+#include "meeting.hpp"
 
 #include <algorithm>
-#include <cstring>
-
-#include "names.hpp"
 
 namespace lockstep::nccl {
 
-// One operation of all the ranks that take part in it.
-struct Meeting {
-  bool collective = true;
-  std::uint64_t number = 0;  // of a collective
-  int source = -1;           // of a transfer
-  int destination = -1;
-  // By rank, or the sender and the receiver.
-  std::vector<Clique::Part> parts;
-  std::size_t announced = 0;
-  std::size_t arrived = 0;
-  bool done = false;
-
-  int rank_at(std::size_t seat) const {
-    if (collective) return static_cast<int>(seat);
-    return seat == 0 ? source : destination;
-  }
-  const Call& call(std::size_t seat) const { return parts[seat].launch->calls[parts[seat].call]; }
-  std::span<const std::byte> input(std::size_t seat, int ranks) const {
-    const Clique::Part& part = parts[seat];
-    const Extents sizes = *extents(call(seat), part.launch->rank, ranks);
-    return {part.launch->inputs[part.call], sizes.sent};
-  }
-  std::byte* output(std::size_t seat) const {
-    return parts[seat].launch->outputs[parts[seat].call];
-  }
-};
-
 namespace {
-
-// Buffers without bytes may be null, which memmove does not like.
-void move_bytes(std::byte* to, const std::byte* from, std::size_t bytes) {
-  if (bytes != 0) std::memmove(to, from, bytes);
-}
 
 constexpr const char* agree_advice =
     "Every rank must make the same collective calls, with the same arguments, in the same order.";
@@ -231,112 +196,6 @@ void Clique::demand_missing(const Launch& launch) {
   }
 }
 
-void Clique::carry_out_reduction(Meeting& meeting) {
-  const Call& call = meeting.call(0);
-  const auto ranks = static_cast<std::size_t>(this->ranks());
-  const std::size_t block = call.count * size_of(call.datatype);
-  std::vector<Addends> addends(ranks);
-  std::vector<std::byte> result(block);
-  const bool scatters = call.kind == CallKind::reduce_scatter;
-  for (std::size_t to = 0; to < (scatters ? ranks : 1); ++to) {
-    for (std::size_t rank = 0; rank < ranks; ++rank) {
-      const Clique::Part& part = meeting.parts[rank];
-      addends[rank] = {meeting.input(rank, this->ranks()).subspan(to * block, block),
-                       meeting.call(rank).op, part.launch->scalars[part.call]};
-    }
-    if (scatters) {
-      reduce_around(ring_, addends, call.datatype, ring_.position_of(static_cast<int>(to)) + 1, 0,
-                    result);
-      move_bytes(meeting.output(to), result.data(), block);
-    } else if (call.kind == CallKind::reduce) {
-      reduce_around(ring_, addends, call.datatype, ring_.position_of(call.peer) + 1, 0, result);
-      move_bytes(meeting.output(static_cast<std::size_t>(call.peer)), result.data(), block);
-    } else {
-      reduce_around(ring_, addends, call.datatype, 1, 1, result);
-      for (std::size_t rank = 0; rank < ranks; ++rank) {
-        move_bytes(meeting.output(rank), result.data(), block);
-      }
-    }
-  }
-}
-
-void Clique::carry_out(Meeting& meeting) {
-  const Call& call = meeting.call(0);
-  const std::size_t block = call.count * size_of(call.datatype);
-  const auto ranks = static_cast<std::size_t>(this->ranks());
-  const auto root = static_cast<std::size_t>(call.peer);
-  const auto from = [&](std::size_t seat) { return meeting.input(seat, this->ranks()).data(); };
-  switch (call.kind) {
-    case CallKind::all_reduce:
-    case CallKind::reduce:
-    case CallKind::reduce_scatter:
-      carry_out_reduction(meeting);
-      break;
-    case CallKind::broadcast:
-      for (std::size_t to = 0; to < ranks; ++to) move_bytes(meeting.output(to), from(root), block);
-      break;
-    case CallKind::all_gather:
-      for (std::size_t to = 0; to < ranks; ++to) {
-        for (std::size_t source = 0; source < ranks; ++source) {
-          move_bytes(meeting.output(to) + source * block, from(source), block);
-        }
-      }
-      break;
-    case CallKind::all_to_all:
-      for (std::size_t to = 0; to < ranks; ++to) {
-        for (std::size_t source = 0; source < ranks; ++source) {
-          move_bytes(meeting.output(to) + source * block, from(source) + to * block, block);
-        }
-      }
-      break;
-    case CallKind::gather:
-      for (std::size_t source = 0; source < ranks; ++source) {
-        move_bytes(meeting.output(root) + source * block, from(source), block);
-      }
-      break;
-    case CallKind::scatter:
-      for (std::size_t to = 0; to < ranks; ++to) {
-        move_bytes(meeting.output(to), from(root) + to * block, block);
-      }
-      break;
-    case CallKind::send:
-    case CallKind::receive:
-      move_bytes(meeting.output(1), from(0), block);
-      break;
-  }
-
-  // What came before on the ranks that gave happened before what comes next on those that took; in
-  // one direction only where only one rank gives or takes, but no rule is lost by much there.
-  std::vector<devices::NodeRef> nodes;
-  for (const Part& part : meeting.parts) {
-    if (part.launch->node) nodes.push_back(part.launch->node);
-  }
-  devices::Engine::instance().meet(nodes);
-
-  meeting.done = true;
-  if (meeting.collective) {
-    while (!collectives_.empty() && collectives_.front()->done) {
-      collectives_.pop_front();
-      ++first_collective_;
-    }
-  } else {
-    std::erase_if(transfers_[{meeting.source, meeting.destination}],
-                  [&](const MeetingRef& other) { return other.get() == &meeting; });
-  }
-  for (const Part& part : meeting.parts) {
-    Launch& launch = *part.launch;
-    if (--launch.open != 0) continue;
-    launch.finished = true;
-    std::erase_if(unfinished_[static_cast<std::size_t>(launch.rank)],
-                  [&](const LaunchRef& other) { return other.get() == &launch; });
-    if (Member* member = seats_[static_cast<std::size_t>(launch.rank)].member) {
-      member->finished(launch);
-    }
-  }
-  // A launch knows its meetings and they know it.
-  meeting.parts.clear();
-}
-
 std::vector<LaunchRef> Clique::missing(const Launch& launch) const {
   std::vector<LaunchRef> result;
   for (const MeetingRef& meeting : launch.meetings) {
@@ -397,57 +256,6 @@ std::string Clique::awaited(const Launch& launch) const {
     }
   }
   return text;
-}
-
-// Launches of one rank run one after the other. So when a rank has arrived and waits for a later
-// launch of a rank that has itself arrived and waits, and so on in a circle, none can ever finish.
-bool Clique::find_deadlock(const Launch& launch) {
-  const auto waiting_launch = [&](int rank) -> LaunchRef {
-    const auto& queue = unfinished_[static_cast<std::size_t>(rank)];
-    return !queue.empty() && queue.front()->arrived ? queue.front() : nullptr;
-  };
-  const auto waits_for_stuck = [&](const Launch& mine, const std::vector<bool>& stuck) {
-    for (const int rank : awaited_ranks(mine)) {
-      if (rank != mine.rank && stuck[static_cast<std::size_t>(rank)]) return true;
-      if (rank == mine.rank) return true;  // its own later launch
-    }
-    return false;
-  };
-
-  std::vector<bool> stuck(seats_.size());
-  for (int rank = 0; rank < ranks(); ++rank) {
-    stuck[static_cast<std::size_t>(rank)] = waiting_launch(rank) != nullptr;
-  }
-  // Nearly always this rank waits for ranks that are still on their way.
-  if (!waits_for_stuck(launch, stuck)) return false;
-  for (bool changed = true; changed;) {
-    changed = false;
-    for (int rank = 0; rank < ranks(); ++rank) {
-      if (!stuck[static_cast<std::size_t>(rank)]) continue;
-      if (waits_for_stuck(*waiting_launch(rank), stuck)) continue;
-      stuck[static_cast<std::size_t>(rank)] = false;
-      changed = true;
-    }
-  }
-  if (!stuck[static_cast<std::size_t>(launch.rank)]) return false;
-
-  std::vector<std::string> rows;
-  for (int rank = 0; rank < ranks(); ++rank) {
-    if (!stuck[static_cast<std::size_t>(rank)]) continue;
-    const LaunchRef theirs = waiting_launch(rank);
-    for (std::size_t at = 0; at < theirs->calls.size(); ++at) {
-      if (!theirs->meetings[at]->done) {
-        rows.push_back(row(*theirs, theirs->calls[at]) + ", waits for " + awaited(*theirs));
-        break;
-      }
-    }
-  }
-  blame("deadlock", "ranks of " + name_ + " wait for each other's later calls in a circle",
-        std::move(rows),
-        "Transfers that depend on each other belong into one group; calls of different ranks must "
-        "come in the same order.",
-        launch, launch.calls.front(), ncclInvalidUsage);
-  return true;
 }
 
 bool Clique::has_others() const {

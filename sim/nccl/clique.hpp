@@ -123,12 +123,6 @@ class Clique : public std::enable_shared_from_this<Clique> {
   std::string describe(int rank) const;
 
  private:
-  struct Part {
-    LaunchRef launch;
-    std::size_t call = 0;
-  };
-  friend struct Meeting;
-
   MeetingRef meeting_for(const Launch& launch, const Call& call, std::size_t& seat);
   bool check(const Meeting& meeting, const Launch& launch, const Call& call);
   void carry_out(Meeting& meeting);
