@@ -55,4 +55,16 @@ int bench_command(const BenchArguments& arguments);
 
 int backends_command();
 
+struct SimulateArguments {
+  std::optional<std::string> devices;
+  std::optional<std::string> seed;
+  std::optional<std::string> memory;
+  std::optional<std::string> timeout;
+  bool abort = false;
+  std::optional<std::string> json;
+  std::vector<std::string> program;  // and its arguments
+};
+// Returns the program's exit status, or 86 where that is 0 and there were findings.
+int simulate_command(const SimulateArguments& arguments);
+
 }  // namespace lockstep::tool

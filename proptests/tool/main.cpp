@@ -1,4 +1,4 @@
-// lockstep: verify | replay | oracle | mutants | bench | backends
+// lockstep: verify | replay | oracle | mutants | bench | backends | simulate
 
 #include <functional>
 #include <iostream>
@@ -22,7 +22,7 @@ constexpr const char* statuses =
     "Exit status: 0 all held, 1 a divergence, 2 bad usage or input, 3 the backend broke,\n"
     "77 the backend cannot run here.";
 
-constexpr const char* commands = "verify, replay, oracle, mutants, bench, backends";
+constexpr const char* commands = "verify, replay, oracle, mutants, bench, backends, simulate";
 
 void describe_verify(CLI::App& app, VerifyArguments& arguments, std::function<int()>& command) {
   CLI::App* verify = app.add_subcommand("verify", "Run generated cases on backends and judge them");
@@ -112,6 +112,27 @@ void describe_bench(CLI::App& app, BenchArguments& arguments, std::function<int(
   bench->callback([&] { command = [&] { return bench_command(arguments); }; });
 }
 
+void describe_simulate(CLI::App& app, SimulateArguments& arguments, std::function<int()>& command) {
+  CLI::App* simulate = app.add_subcommand(
+      "simulate", "Run a CUDA and NCCL host program on simulated devices that check it");
+  simulate->add_option("--devices", arguments.devices, "How many the program finds; 8 if absent");
+  simulate->add_option("--seed", arguments.seed,
+                       "In which order work runs: 0 as late as the program allows (the default), "
+                       "any other number another legal order");
+  simulate->add_option("--memory", arguments.memory, "Of each device, such as 16Gi (the default)");
+  simulate->add_option("--timeout", arguments.timeout,
+                       "Seconds without progress after which waiting is given up; 30 if absent");
+  simulate->add_flag("--abort", arguments.abort, "End the program at the first finding");
+  simulate->add_option("--json", arguments.json, "Write the findings to this file, one per line");
+  simulate->add_option("PROGRAM", arguments.program, "The program and its arguments, after --")
+      ->required();
+  simulate->positionals_at_end();
+  simulate->footer(
+      "Exit status: the program's own; 86 where that is 0 and there were findings, 2 bad usage,\n"
+      "77 where this build has no simulated devices.");
+  simulate->callback([&] { command = [&] { return simulate_command(arguments); }; });
+}
+
 int run(int argc, char** argv) {
   CLI::App app("Checks backends of tensor collectives against an exact oracle.", "lockstep");
   app.footer(statuses);
@@ -120,12 +141,14 @@ int run(int argc, char** argv) {
   OracleArguments oracle;
   MutantsArguments mutants;
   BenchArguments bench;
+  SimulateArguments simulate;
   std::function<int()> command;
   describe_verify(app, verify, command);
   describe_replay(app, replay, command);
   describe_oracle(app, oracle, command);
   describe_mutants(app, mutants, command);
   describe_bench(app, bench, command);
+  describe_simulate(app, simulate, command);
   std::string probed;
   CLI::App* probe = app.add_subcommand("probe")->group("");  // the tool asks itself
   probe->add_option("FILE", probed)->required();
