@@ -3,7 +3,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include <algorithm>
+#include <cerrno>
 #include <cstdio>
 #include <cstring>
 #include <iterator>
@@ -12,34 +12,46 @@ namespace lockstep::devices {
 namespace {
 
 constexpr std::size_t alignment = 256;
-constexpr std::size_t gap = 256;
 constexpr std::size_t page = 4096;
 
 // 0x7ff1 to 0x7fff and their negatives; little endian, as the devices are.
 std::uint16_t poison_word = 0x7ff5;
 
-std::uintptr_t reserve(std::size_t bytes, int protection) {
-  void* at = ::mmap(nullptr, bytes, protection, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (at == MAP_FAILED) {
-    std::fprintf(stderr,
-                 "lockstep: no addresses for a simulated device (%zu MiB); set LOCKSTEP_SIM_MEMORY "
-                 "to fewer bytes per device\n",
-                 bytes >> 20);
-    std::fflush(nullptr);
-    ::_exit(2);
-  }
+[[noreturn]] void no_room(std::size_t bytes) {
+  std::fprintf(stderr,
+               "lockstep: no addresses for simulated memory (%zu MiB): %s; set LOCKSTEP_SIM_MEMORY "
+               "to fewer bytes per device\n",
+               bytes >> 20, std::strerror(errno));
+  std::fflush(nullptr);
+  ::_exit(2);
+}
+
+std::uintptr_t reserve(std::size_t bytes, int protection, int flags, int file) {
+  void* at = ::mmap(nullptr, bytes, protection, flags | MAP_NORESERVE, file, 0);
+  if (at == MAP_FAILED) no_room(bytes);
   return reinterpret_cast<std::uintptr_t>(at);
 }
 
 }  // namespace
 
-AddressSpace::AddressSpace(std::size_t window) : window_(window) {
-  begin_ = reserve(window, PROT_NONE);
-  shift_ = reserve(window, PROT_READ | PROT_WRITE) - begin_;
+AddressSpace::AddressSpace(std::size_t window, Owner owner) : window_(window), owner_(owner) {
+  constexpr int apart = MAP_PRIVATE | MAP_ANONYMOUS;
+  if (owner == Owner::device) {
+    begin_ = reserve(window, PROT_NONE, apart, -1);
+    shift_ = reserve(window, PROT_READ | PROT_WRITE, apart, -1) - begin_;
+    return;
+  }
+  // The same pages at two places.
+  const int file = ::memfd_create("lockstep-host-memory", MFD_CLOEXEC);
+  if (file < 0 || ::ftruncate(file, static_cast<off_t>(window)) != 0) no_room(window);
+  begin_ = reserve(window, PROT_NONE, MAP_SHARED, file);
+  shift_ = reserve(window, PROT_READ | PROT_WRITE, MAP_SHARED, file) - begin_;
+  ::close(file);
 }
 
-std::size_t AddressSpace::span(std::size_t bytes) {
-  return (bytes + alignment - 1) / alignment * alignment + gap;
+std::size_t AddressSpace::span(std::size_t bytes) const {
+  const std::size_t step = owner_ == Owner::device ? alignment : page;
+  return (bytes + step - 1) / step * step + step;
 }
 
 std::uintptr_t AddressSpace::take(std::size_t bytes) {
@@ -77,7 +89,13 @@ void AddressSpace::give_back(std::uintptr_t begin, std::size_t bytes) {
   free_.emplace_hint(after, begin, length);
 }
 
-void AddressSpace::drop_pages(std::uintptr_t begin, std::size_t bytes) {
+void AddressSpace::drop(std::uintptr_t begin, std::size_t bytes) {
+  if (owner_ == Owner::host) {
+    const std::size_t length = span(bytes) - page;
+    ::mprotect(reinterpret_cast<void*>(begin), length, PROT_NONE);
+    ::madvise(view(begin), length, MADV_REMOVE);
+    return;
+  }
   const std::uintptr_t first = (begin + shift_ + page - 1) / page * page;
   const std::uintptr_t last = (begin + shift_ + bytes) / page * page;
   if (first < last) ::madvise(reinterpret_cast<void*>(first), last - first, MADV_DONTNEED);

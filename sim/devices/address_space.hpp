@@ -10,11 +10,13 @@ namespace lockstep::devices {
 
 class AddressSpace {
  public:
-  // Reserves `window` bytes of addresses. Ends the process with a message when there are none.
-  explicit AddressSpace(std::size_t window);
+  enum class Owner { device, host };
 
-  // An address aligned to 256, with room for `bytes`, or 0. Released addresses are taken again as
-  // late as possible; there is a gap after each piece.
+  // Reserves `window` bytes of addresses. Ends the process with a message when there are none.
+  AddressSpace(std::size_t window, Owner owner);
+
+  // An address with room for `bytes`, or 0: aligned to 256 on a device, to pages of its own on the
+  // host. Released addresses are taken again as late as possible; there is a gap after each piece.
   std::uintptr_t take(std::size_t bytes);
   // Gives a piece back for good. The caller decides how long it stays in quarantine before.
   void give_back(std::uintptr_t begin, std::size_t bytes);
@@ -25,13 +27,15 @@ class AddressSpace {
   bool contains(std::uintptr_t address) const {
     return address >= begin_ && address < begin_ + window_;
   }
-  // Lets the system have the pages behind a piece that nobody will read again.
-  void drop_pages(std::uintptr_t begin, std::size_t bytes);
+  // Lets the system have the pages behind a piece that nobody will read again. On the host the
+  // program cannot touch it from here on.
+  void drop(std::uintptr_t begin, std::size_t bytes);
 
  private:
-  static std::size_t span(std::size_t bytes);
+  std::size_t span(std::size_t bytes) const;
 
   std::size_t window_;
+  Owner owner_;
   std::uintptr_t begin_ = 0;
   std::uintptr_t shift_ = 0;  // modulo 2^64
   std::size_t used_ = 0;      // never handed out beyond this offset

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "fault.hpp"
 #include "state.hpp"
 #include "text.hpp"
 
@@ -43,6 +44,13 @@ Engine::State::State()
       devices(static_cast<std::size_t>(options.devices)),
       memory(options.devices, options.memory) {
   choose_poison(options.seed);
+  watch_faults();
+  at_the_very_end([] {
+    Engine& engine = Engine::instance();
+    // Other threads may still be at work; then they have the last word.
+    const Lock held(engine.state_->mutex, std::try_to_lock);
+    if (held.owns_lock()) engine.state_->look_at_the_end();
+  });
   for (int device = 0; device < options.devices; ++device) {
     devices[static_cast<std::size_t>(device)].legacy = make_stream(Stream::Kind::legacy, device, 0);
   }

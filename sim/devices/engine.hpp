@@ -182,6 +182,10 @@ class Engine {
   // other memory is where it is. Use it inside a work only, for ranges that the work declared.
   void* view(const void* address) const;
 
+  // A fault of the program's at this address: reports it if it has to do with memory of the engine.
+  // True if it will not happen again.
+  bool explain_fault(std::uintptr_t address, bool write);
+
   // The description that reports use: "stream 3 of device 1".
   std::string describe(const StreamRef& stream) const;
   int device_of(const StreamRef& stream) const;

@@ -115,6 +115,7 @@ Status Engine::release(void* address, bool host_family, const Call& call) {
         std::move(users),
         "Synchronize with the stream first. cudaFree may wait by itself, and may not.");
   }
+  state.guard.release(found);
   state.memory.retire(found);
   return Status::success;
 }

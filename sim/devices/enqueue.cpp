@@ -120,6 +120,17 @@ NodeRef Engine::State::append(const StreamRef& stream, Call call, std::vector<Ac
     });
     home->users.push_back(node);
   }
+  for (std::size_t i = 0; i < node->accesses.size(); ++i) {
+    const Access& access = node->accesses[i];
+    const AllocationRef& home = node->homes[i];
+    if (access.bytes == 0 || (home && home->tracks_writes())) continue;
+    if (access.touch == Touch::write) {
+      deliveries.push_back({node->moment, node->call, stream, range_text(access)});
+    }
+    if (options.guard && home && home->kind != MemoryKind::registered) {
+      guard.add(home, access, node->moment, text(*node));
+    }
+  }
   stream->pending.push_back(node);
   stream->latest = node;
   start_threads();

@@ -35,6 +35,9 @@ struct Finding {
 void report(const Finding& finding);
 // How many there were so far.
 int findings();
+// Called when the process is about to end with status 0, after everything that the program itself
+// left for its end: the last moment for findings.
+void at_the_very_end(void (*look)());
 
 inline constexpr int findings_status = 86;
 

@@ -42,17 +42,18 @@ class Memory {
   std::vector<AccessRecord>& pageable_records() { return pageable_records_; }
 
  private:
-  AddressSpace& space(int device);
-  bool evict_oldest(int device);
-  std::uintptr_t take(int device, std::size_t bytes);
+  // Where memory lies: on the device of this number, or on the host, which comes last.
+  std::size_t place(const Allocation& allocation) const;
+  AddressSpace& space(std::size_t place);
+  bool evict_oldest(std::size_t place);
+  std::uintptr_t take(std::size_t place, std::size_t bytes);
 
   std::size_t bytes_per_device_;
   // Made when needed and never destroyed; read without the lock.
   std::vector<std::atomic<AddressSpace*>> spaces_;
   std::vector<std::size_t> allocated_;
   std::map<std::uintptr_t, AllocationRef> by_address_;  // by begin; never overlapping
-  std::vector<std::deque<AllocationRef>> quarantine_;   // by device, host memory last
-  std::size_t host_quarantine_bytes_ = 0;
+  std::vector<std::deque<AllocationRef>> quarantine_;   // by place
   std::vector<AccessRecord> pageable_records_;
 };
 

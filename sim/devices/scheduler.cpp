@@ -22,8 +22,25 @@ void Engine::State::moved() {
 }
 
 void Engine::State::learn(const NodeRef& node) {
-  host.join(node->clock);
+  learn(node->clock);
+}
+
+void Engine::State::learn(const Clock& clock) {
+  host.join(clock);
   if (unfinished == 0) floor = host;
+  guard.release(host);
+  std::erase_if(deliveries, [&](const Delivery& delivery) { return host.covers(delivery.moment); });
+}
+
+void Engine::State::look_at_the_end() {
+  for (const Delivery& delivery : deliveries) {
+    find_fault(
+        "never-awaited", delivery.call, delivery.stream.get(), delivery.stream->device,
+        "the program ends, and nobody has waited for the work that writes " + delivery.range + ".",
+        {},
+        "Synchronize the stream, or an event recorded after it, before the result is "
+        "used.");
+  }
 }
 
 void Engine::State::finish(const NodeRef& node) {
@@ -80,6 +97,7 @@ bool Engine::State::run_front(Lock& lock, const NodeRef& front) {
     return true;
   }
   if (front->work->tells_host()) {
+    learn(front);  // the function may look at what came before
     front->state = Node::State::running;
     ++running;
     host_functions.push_back(front);

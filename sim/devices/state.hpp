@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "engine.hpp"
+#include "guard.hpp"
 #include "memory.hpp"
 #include "node.hpp"
 
@@ -53,11 +54,21 @@ struct Engine::State {
   std::vector<std::pair<std::size_t, std::uint64_t>> free_slots;  // slot, last time
   std::size_t slots = 0;
   Memory memory;
+  Guard guard;
 
   std::uint64_t nodes = 0;  // enqueued so far
   std::size_t unfinished = 0;
   Clock host;   // what some thread of the program knows to be done
   Clock floor;  // no work that is still to run knows less
+
+  // Works that write to the host's memory and that nobody has waited for.
+  struct Delivery {
+    Moment moment;
+    Call call;
+    StreamRef stream;
+    std::string range;
+  };
+  std::vector<Delivery> deliveries;
 
   // The seed's choices; drawn from only when there is a seed.
   std::mt19937_64 random;
@@ -99,12 +110,16 @@ struct Engine::State {
   // The work will never run.
   void give_up(const NodeRef& node, const std::string& reason, Status error);
   void learn(const NodeRef& node);  // the host knows that it is done
-  void moved();                     // something happened: wakes all who wait
+  void learn(const Clock& clock);
+  void moved();  // something happened: wakes all who wait
 
   // --- turn.cpp
   // What is checked when a work's turn has come. False when it must not run.
   bool admit(Node& node);
   void complete_accesses(Node& node);
+
+  // What nobody waited for, when the program ends.
+  void look_at_the_end();
 
   // --- waiting.cpp
   // After a while without progress: whether nothing can come any more, and what follows from that.

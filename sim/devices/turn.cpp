@@ -1,6 +1,8 @@
 // What is checked at the moment when a work runs: that its memory is still there, that what it
 // reads has been written, and that its accesses are ordered after those that were made before.
 
+#include <sys/mman.h>
+
 #include <algorithm>
 
 #include "state.hpp"
@@ -12,6 +14,18 @@ namespace {
 bool clashes(const AccessRecord& record, std::uintptr_t begin, std::uintptr_t end, Touch touch) {
   return record.begin < end && begin < record.end &&
          (record.touch == Touch::write || touch == Touch::write);
+}
+
+// Whether the process has these pages at all. Memory of the program's own may be gone by now.
+bool is_mapped(std::uintptr_t begin, std::uintptr_t end) {
+  constexpr std::uintptr_t page = 4096;
+  constexpr std::size_t at_once = 256;
+  unsigned char in_core[at_once];
+  for (std::uintptr_t at = begin / page * page; at < end; at += at_once * page) {
+    const std::size_t length = std::min<std::size_t>(at_once * page, end - at);
+    if (::mincore(reinterpret_cast<void*>(at), length, in_core) != 0) return false;
+  }
+  return true;
 }
 
 // Keeps the list short: records that everybody knows of are dropped, and the same stream's same
@@ -37,6 +51,13 @@ bool Engine::State::admit(Node& node) {
     const auto begin = reinterpret_cast<std::uintptr_t>(access.address);
     const std::uintptr_t end = begin + access.bytes;
 
+    if (!home && !is_mapped(begin, end)) {
+      find_fault("host-memory-gone", node.call, node.stream.get(), node.stream->device,
+                 "it runs now and " + std::string(verb(access.touch)) + " " + range_text(access) +
+                     ", which is no memory of the process any more.",
+                 {}, "Keep host memory until the work that uses it is done.");
+      return false;
+    }
     if (home && home->freed) {
       if (home->told) return false;
       find_fault(

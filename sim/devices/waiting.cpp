@@ -120,10 +120,10 @@ void Engine::State::settle_if_stuck(Lock& lock, std::uint64_t seen) {
       "Let every rank make the same calls in the same order, and put the calls that one thread "
       "makes "
       "for several ranks into one group. On real devices this hangs.";
-  const bool told = !blocked.empty() &&
-                    std::all_of(blocked.begin(), blocked.end(), [](const NodeRef& node) {
-                      return node->work && node->work->told();
-                    });
+  const bool told =
+      !blocked.empty() && std::all_of(blocked.begin(), blocked.end(), [](const NodeRef& node) {
+        return node->work && node->work->told();
+      });
   if (!told) report(finding);
 
   for (Waiter* waiter : waiters) {
@@ -235,8 +235,7 @@ void Engine::State::help() {
     }
     run_all(lock);
     // The program may see what was done, by whatever means it waits.
-    for (const StreamRef& stream : busy) host.join(stream->clock);
-    if (unfinished == 0) floor = host;
+    for (const StreamRef& stream : busy) learn(stream->clock);
     if (generation == seen) last_progress = std::chrono::steady_clock::now();  // nothing to do
   }
 }
@@ -255,7 +254,6 @@ void Engine::State::serve_host_functions() {
     node->work->advance();
     lock.lock();
     --running;
-    learn(node);
     finish(node);
   }
 }
