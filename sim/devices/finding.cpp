@@ -6,7 +6,9 @@
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
+#include <map>
 #include <mutex>
+#include <utility>
 
 #include "options.hpp"
 
@@ -103,9 +105,16 @@ void write_whole(int file, const std::string& text) {
 }  // namespace
 
 void report(const Finding& finding) {
+  constexpr int most_printed = 10;  // of one kind: a loop makes the same mistake in every round
+  static auto& seen = *new std::map<std::pair<std::string, std::string>, int>;
   std::lock_guard lock(mutex());
   count.fetch_add(1);
-  write_whole(STDERR_FILENO, block(finding));
+  const int times = ++seen[{finding.rule, finding.call.function}];
+  if (times <= most_printed) write_whole(STDERR_FILENO, block(finding));
+  if (times == most_printed) {
+    write_whole(STDERR_FILENO, "lockstep: further findings of " + finding.rule + " in " +
+                                   finding.call.function + " are only counted\n");
+  }
   if (!settings().report.empty()) {
     std::ofstream out(settings().report, std::ios::app);
     out << json(finding);
