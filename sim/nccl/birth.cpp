@@ -170,8 +170,8 @@ ncclResult_t shrink(ncclComm_t parent, const int* excluded, int count, ncclComm_
   {
     devices::Lock lock = Engine::instance().lock();
     if ((flags & NCCL_SHRINK_ABORT) != 0) {
-      parent->released = true;
-      Engine::instance().wake(lock);
+      parent->failed({ncclInvalidUsage, "the communicator was shrunk with NCCL_SHRINK_ABORT"});
+      release(lock, parent, "gave it up for a smaller one", Departure::on_purpose);
     } else if (parent->failure) {
       return complain(parent, function, parent->failure->result, "shrink-of-failed-communicator",
                       "the communicator has failed: " + parent->failure->what,

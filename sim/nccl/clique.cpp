@@ -119,7 +119,7 @@ bool Clique::check(const Meeting& meeting, const Launch& launch, const Call& cal
             launch, call, ncclInvalidUsage);
       return false;
     }
-    if (other->rank != launch.rank && other->thread == launch.thread &&
+    if (other->rank != launch.rank && other->thread != 0 && other->thread == launch.thread &&
         other->group != launch.group) {
       blame("missing-group",
             "one thread makes the calls of rank " + std::to_string(other->rank) + " and of rank " +
@@ -300,7 +300,7 @@ void Clique::leave(int rank, const std::string& how, Departure departure) {
     what = nccl::describe(launch->calls[at]) + " waits for " + describe(rank) + ", which " + how;
     rows.push_back(row(*launch, launch->calls[at]));
   }
-  if (departure != Departure::on_purpose) {
+  if (departure == Departure::orderly || departure == Departure::died) {
     devices::report(
         {.rule = departure == Departure::died ? "rank-died" : "rank-left",
          .call = {"NCCL",

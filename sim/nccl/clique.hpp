@@ -43,6 +43,7 @@ struct Failure {
 enum class Departure : std::uint8_t {
   orderly,     // destroyed: a finding if somebody waits for it
   on_purpose,  // aborted or given up, which the program knows of
+  reported,    // it cannot go on, and a finding has said why
   died,        // its process ended: a finding
 };
 
@@ -52,7 +53,7 @@ struct Launch {
   std::uint64_t number = 0;  // the rank's launches on this communicator, counted from 0
   std::vector<Call> calls;
   // Which thread announced it, and in which group of that thread: several ranks of one thread have
-  // to be in one group.
+  // to be in one group. Zero for communicators that do not block, where that is no must.
   std::uint64_t thread = 0;
   std::uint64_t group = 0;
   devices::NodeRef node;  // of a rank in this process

@@ -21,6 +21,16 @@ struct Group {
   ncclResult_t error = ncclSuccess;
   std::vector<std::pair<ncclComm*, Batch>> batches;  // in the order of first use
   std::vector<Joining> joinings;
+
+  // Its thread ends.
+  ~Group() {
+    if (depth == 0 || batches.empty()) return;
+    const devices::Lock lock = Engine::instance().lock();
+    complain(batches.front().first, "ncclGroupStart", ncclInvalidUsage, "group-left-open",
+             "a thread ends and has made calls in a group that it never closed; nothing of it "
+             "happens",
+             "Call ncclGroupEnd once for every ncclGroupStart.");
+  }
 };
 
 Group& group() {
@@ -87,7 +97,7 @@ ncclResult_t worse(ncclResult_t a, ncclResult_t b) {
   return a;
 }
 
-ncclResult_t close(Group&& done) {
+ncclResult_t close(Group& done) {
   ncclResult_t result = done.error;
   const std::uint64_t number = next_group();
   for (auto& [comm, batch] : done.batches) {
@@ -131,20 +141,20 @@ ncclResult_t end_group() {
                     "Call ncclGroupEnd once for every ncclGroupStart, in the same thread.");
   }
   if (--mine.depth > 0) return ncclSuccess;
-  Group done = std::move(mine);
-  mine = {};
-  return close(std::move(done));
+  Group done;
+  std::swap(done, mine);
+  return close(done);
 }
 
 ncclResult_t drop_group() {
   Group& mine = group();
   if (mine.depth == 0) return end_group();
   if (--mine.depth > 0) return ncclSuccess;
-  Group done = std::move(mine);
-  mine = {};
+  Group done;
+  std::swap(done, mine);
   for (auto& [comm, batch] : done.batches) comm->user.store(0);
   done.batches.clear();
-  return close(std::move(done));
+  return close(done);
 }
 
 ncclResult_t submit(ncclComm* comm, Request request) {

@@ -46,8 +46,10 @@ class LaunchWork : public devices::Work {
   bool told() const override { return comm_->failure && comm_->failure->told; }
 
   void abandon(const std::string& reason) override {
-    comm_->link->leave("can not run its " + describe(launch_->calls.front()) + " (" + reason + ")",
-                       Departure::on_purpose);
+    const std::string how =
+        "can not run its " + describe(launch_->calls.front()) + " (" + reason + ")";
+    comm_->failed({ncclRemoteError, "the rank " + how, true});
+    comm_->link->leave(how, Departure::reported);
     end();
   }
 
@@ -135,7 +137,7 @@ ncclResult_t enqueue(ncclComm* comm, Batch batch) {
   Engine& engine = Engine::instance();
   const auto launch = std::make_shared<Launch>();
   launch->rank = comm->rank;
-  launch->thread = batch.thread;
+  launch->thread = comm->blocking ? batch.thread : 0;
   launch->group = batch.group;
   std::vector<devices::Access> accesses;
   std::vector<devices::StreamRef> others;  // streams beside the first one

@@ -212,7 +212,9 @@ void RemoteMember::received(Message kind, Reader& content) {
       const LaunchRef launch = get_launch(content);
       launch->rank = rank_;
       // Threads of different processes are different, whatever their numbers.
-      launch->thread ^= static_cast<std::uint64_t>(peer_process(descriptor())) << 32;
+      if (launch->thread != 0) {
+        launch->thread ^= static_cast<std::uint64_t>(peer_process(descriptor())) << 32;
+      }
       shadows_[launch->number].launch = launch;
       clique_->announce(launch);
       break;
