@@ -5,6 +5,7 @@
 //   nccl-results threads N    one thread for each of N devices
 //   nccl-results split N      threads whose communicator does not block, split by parity
 //   nccl-results abort N      threads of which the last aborts instead of making its call
+//   nccl-results order        prints sums of three ranks that depend on their order
 //   nccl-results processes    one device for each process of MPI (where built with it)
 //
 // Exits 1 and says where when a call fails or a result is wrong.
@@ -398,6 +399,60 @@ void one_thread(int n) {
   unmake(ranks);
 }
 
+// Sums of 1e8, 1 and -1e8 from ranks 0, 1 and 2: 1 where the first and the last meet first, else 0.
+void print_order() {
+  constexpr int n = 3;
+  constexpr int count = 12;
+  ncclComm_t comms[n] = {};
+  NCCL(ncclCommInitAll(comms, n, nullptr));
+  std::vector<Rank> ranks;
+  std::vector<float*> data;
+  for (int rank = 0; rank < n; ++rank) {
+    ranks.push_back(make_rank(rank, n, rank));
+    ranks.back().comm = comms[rank];
+    const std::vector<float> values(count, rank == 0 ? 1e8f : rank == 1 ? 1.0f : -1e8f);
+    float* place = nullptr;
+    CUDA(cudaMalloc(reinterpret_cast<void**>(&place), 2 * count * sizeof(float)));
+    CUDA(cudaMemcpy(place, values.data(), count * sizeof(float), cudaMemcpyHostToDevice));
+    CUDA(cudaDeviceSynchronize());
+    data.push_back(place);
+  }
+  const auto print = [&](const char* name, int rank, int elements) {
+    std::vector<float> values(static_cast<std::size_t>(elements));
+    const Rank& from = ranks[static_cast<std::size_t>(rank)];
+    CUDA(cudaSetDevice(rank));
+    CUDA(cudaStreamSynchronize(from.stream));
+    CUDA(cudaMemcpy(values.data(), data[static_cast<std::size_t>(rank)] + count,
+                    values.size() * sizeof(float), cudaMemcpyDeviceToHost));
+    std::printf("%s", name);
+    for (const float value : values) std::printf(" %g", static_cast<double>(value));
+    std::printf("\n");
+  };
+  const auto together = [&](auto call) {
+    NCCL(ncclGroupStart());
+    for (std::size_t rank = 0; rank < n; ++rank) {
+      NCCL(call(data[rank], data[rank] + count, ranks[rank]));
+    }
+    NCCL(ncclGroupEnd());
+  };
+  together([](float* sent, float* received, const Rank& r) {
+    return ncclAllReduce(sent, received, count, ncclFloat, ncclSum, r.comm, r.stream);
+  });
+  print("all-reduce", 0, count);
+  for (int root = 0; root < n; ++root) {
+    together([=](float* sent, float* received, const Rank& r) {
+      return ncclReduce(sent, received, 1, ncclFloat, ncclSum, root, r.comm, r.stream);
+    });
+    print("reduce", root, 1);
+  }
+  together([](float* sent, float* received, const Rank& r) {
+    return ncclReduceScatter(sent, received, 4, ncclFloat, ncclSum, r.comm, r.stream);
+  });
+  for (int rank = 0; rank < n; ++rank) print("reduce-scatter", rank, 4);
+  unmake(ranks);
+  for (float* place : data) CUDA(cudaFree(place));
+}
+
 void many_threads(int n, bool split) {
   ncclUniqueId id;
   NCCL(ncclGetUniqueId(&id));
@@ -502,6 +557,8 @@ int main(int count, char** arguments) {
     one_thread(n);
   } else if (mode == "threads" || mode == "split") {
     many_threads(n, mode == "split");
+  } else if (mode == "order") {
+    print_order();
   } else if (mode == "abort") {
     one_aborts(n);
 #ifdef WITH_MPI

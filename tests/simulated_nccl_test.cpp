@@ -5,6 +5,7 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <set>
 #include <string>
 
 namespace {
@@ -116,6 +117,30 @@ TEST_P(RightPrograms, GetRightResults) {
     EXPECT_EQ(outcome.status, 0) << mode << "\n" << outcome.text;
     EXPECT_EQ(outcome.text, "0 failures\n") << mode;
   }
+}
+
+TEST(Sums, FollowTheDocumentedRing) {
+  const Outcome outcome = run(program("LOCKSTEP_NCCL_RESULTS") + " order");
+  EXPECT_EQ(outcome.status, 0);
+  EXPECT_EQ(outcome.text,
+            "all-reduce 0 0 0 0 1 1 1 1 0 0 0 0\n"
+            "reduce 0\n"
+            "reduce 1\n"
+            "reduce 0\n"
+            "reduce-scatter 0 0 0 0\n"
+            "reduce-scatter 1 1 1 1\n"
+            "reduce-scatter 0 0 0 0\n"
+            "0 failures\n");
+}
+
+TEST(Sums, DifferWithTheSeed) {
+  std::set<std::string> seen;
+  for (int seed = 0; seed < 6; ++seed) {
+    seen.insert(run("LOCKSTEP_SIM_SEED=" + std::to_string(seed) + " " +
+                    program("LOCKSTEP_NCCL_RESULTS") + " order")
+                    .text);
+  }
+  EXPECT_GT(seen.size(), 2u);
 }
 
 INSTANTIATE_TEST_SUITE_P(Seeds, RightPrograms, testing::Values(0, 1, 2, 3));
