@@ -75,7 +75,11 @@ const Options& Engine::options() const {
 }
 
 Lock Engine::lock() {
-  return Lock(state_->mutex);
+  // Whoever sleeps here while the mutex is taken is not stuck; see settle_if_stuck().
+  state_->entering.fetch_add(1);
+  Lock held(state_->mutex);
+  state_->entering.fetch_sub(1);
+  return held;
 }
 
 int Engine::device_count() const {

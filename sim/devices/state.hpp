@@ -1,6 +1,7 @@
 // The inside of the engine. Everything here is guarded by `mutex`.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
@@ -42,6 +43,7 @@ struct Engine::State {
 
   Options options;
   std::mutex mutex;
+  std::atomic<int> entering{0};     // threads that are about to hold it
   std::condition_variable changed;  // `generation` moved on
   std::uint64_t generation = 0;
   std::chrono::steady_clock::time_point last_progress = std::chrono::steady_clock::now();

@@ -76,6 +76,7 @@ void Engine::State::settle_if_stuck(Lock& lock, std::uint64_t seen) {
     if (waiter->awaited != nullptr) others = others || waiter->others;
   }
   const bool all_asleep = others_idle(waiting) == Idleness::asleep;
+  if (entering > 0) return;  // it looked asleep, but waits only for this to be over
   if (all_asleep || quiet > patience) {
     if (run_all(lock)) return;
   }

@@ -146,6 +146,7 @@ Use::Use(ncclComm* comm, const char* function, bool anytime) : comm_(comm) {
         "Its handle is of no use any more; make a new communicator.");
     return;
   }
+  life = comm->life;
   if (anytime) return;
 
   std::uint64_t other = 0;

@@ -109,6 +109,7 @@ class Use {
   Use& operator=(const Use&) = delete;
 
   ncclResult_t result = ncclSuccess;
+  Life life = Life::ready;  // when it looked
   // Keeps the communicator for this thread after the call: it has calls in an open group.
   void keep() { kept_ = true; }
 

@@ -170,7 +170,6 @@ ncclResult_t enqueue(ncclComm* comm, Batch batch) {
     comm->running.push_back(launch);
     comm->link->announce(launch);
     Service::instance().progress();
-    engine.wake(lock);
     engine.stir(lock);
     if (comm->failure) return comm->failure->result;
   }

@@ -47,7 +47,9 @@ devices::StreamRef stream_of(const Arguments& arguments) {
   Engine& engine = Engine::instance();
   const int current = engine.current_device();
   engine.set_device(arguments.comm->device);
-  devices::StreamRef stream = engine.find_stream(arguments.stream);
+  const devices::Call call = {arguments.function, arguments.comm->describe()};
+  devices::StreamRef stream =
+      engine.find_stream(arguments.stream, devices::DefaultStream::legacy, &call);
   engine.set_device(current);
   return stream;
 }
@@ -132,13 +134,10 @@ ncclResult_t check_arguments(const Arguments& arguments) {
   return ncclSuccess;
 }
 
-ncclResult_t check_life(const Arguments& arguments) {
+ncclResult_t check_life(const Arguments& arguments, const Use& use) {
   const char* rule = nullptr;
-  {
-    const devices::Lock lock = Engine::instance().lock();
-    if (arguments.comm->life == Life::finalized) rule = "communicator-after-finalize";
-    if (arguments.comm->life == Life::revoked) rule = "communicator-after-revoke";
-  }
+  if (use.life == Life::finalized) rule = "communicator-after-finalize";
+  if (use.life == Life::revoked) rule = "communicator-after-revoke";
   if (rule == nullptr) return ncclSuccess;
   return wrong(arguments, rule, "the communicator makes no more calls",
                "Only destroy it, or make another one from it.");
@@ -146,7 +145,7 @@ ncclResult_t check_life(const Arguments& arguments) {
 
 ncclResult_t operate_on(const Arguments& arguments, Use& use) {
   ncclComm* const comm = arguments.comm;
-  if (const ncclResult_t result = check_life(arguments); result != ncclSuccess) return result;
+  if (const ncclResult_t result = check_life(arguments, use); result != ncclSuccess) return result;
   if (Engine::instance().in_host_function()) {
     return wrong(arguments, "call-in-host-function",
                  "a host function that a stream runs must not call NCCL",
@@ -164,10 +163,7 @@ ncclResult_t operate_on(const Arguments& arguments, Use& use) {
     const ncclResult_t result = resolve_operator(arguments, request);
     if (result != ncclSuccess) return result;
   }
-  if (request.stream == nullptr) {
-    return wrong(arguments, "not-a-stream", "the stream is none, or was destroyed",
-                 "Pass a stream of the communicator's device.");
-  }
+  if (request.stream == nullptr) return ncclInvalidArgument;  // and reported
   const Engine& engine = Engine::instance();
   request.call.stream = engine.describe(request.stream);
   if (engine.device_of(request.stream) != comm->device) {
