@@ -44,7 +44,7 @@ bool same(const Step& a, const Step& b) {
 }
 
 bool same(const Case& a, const Case& b) {
-  return a.world == b.world && a.sum_rule == b.sum_rule &&
+  return a.world == b.world && a.sum_rule == b.sum_rule && a.window == b.window &&
          std::ranges::equal(a.steps, b.steps,
                             [](const Step& x, const Step& y) { return same(x, y); });
 }

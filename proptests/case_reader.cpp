@@ -108,7 +108,7 @@ std::vector<std::int64_t> read_counts(const Place& place) {
 // Reads the steps of a case one after another, remembering what later ones may refer to.
 class StepReader {
  public:
-  explicit StepReader(int world) : world_(world) {}
+  StepReader(int world, bool window) : world_(world), window_(window) {}
 
   Step read(const Place& place, std::span<const Step> earlier) {
     place.require_object("a step", {"group", "op", "repeat", "root", "inputs", "upstream", "expected"});
@@ -180,6 +180,7 @@ class StepReader {
       const Place entry = place[member];
       const int rank = step_.world_rank(member);
       if (entry.is_null()) {
+        if (window_) entry.refuse_kind("an input, as nobody leaves the world within a window");
         left_.try_emplace(rank, earlier_.size());
         missing_.back() = rank;
         step_.inputs.push_back(std::nullopt);
@@ -291,7 +292,8 @@ class StepReader {
     } else if (place.has("receive_counts")) {
       place.at("receive_counts").refuse(std::string(name(operation)) + " returns no counts");
     }
-    if (asks_gradient) {
+    // In a window it depends on later steps too whether there is one.
+    if (window_ ? place.has("gradient") : asks_gradient) {
       read_gradient(place.at("gradient"), outcome);
     } else if (place.has("gradient")) {
       place.at("gradient").refuse("the step has no upstream, so nobody has a gradient");
@@ -340,6 +342,7 @@ class StepReader {
   static_assert(all_violations[forward_violations] == Violation::gradient);
 
   int world_;
+  bool window_;
   std::map<int, std::size_t> left_;          // the step in which a world rank left
   std::vector<std::optional<int>> missing_;  // per step a member that had left, if any
   std::span<const Step> earlier_;
@@ -357,7 +360,7 @@ SumRule read_sum_rule(const Place& place) {
 Case read_case(std::string_view text, std::string_view name) {
   const JsonDocument document = parse_json(text, name);
   const Place root(document.root, text, name);
-  root.require_object("a case", {"lockstep_case", "sum_rule", "world", "steps"});
+  root.require_object("a case", {"lockstep_case", "sum_rule", "world", "window", "steps"});
   const Place version = root.at("lockstep_case");
   if (version.integer("the format's version, 1") != 1) {
     version.refuse_kind("the format's version, 1");
@@ -366,9 +369,10 @@ Case read_case(std::string_view text, std::string_view name) {
   Case c;
   c.world = static_cast<int>(root.at("world").integer_between(1, INT_MAX));
   if (root.has("sum_rule")) c.sum_rule = read_sum_rule(root.at("sum_rule"));
+  if (root.has("window")) c.window = root.at("window").boolean();
   const Place steps = root.at("steps");
   const std::size_t count = steps.require_list("a list of steps");
-  StepReader reader(c.world);
+  StepReader reader(c.world, c.window);
   for (std::size_t i = 0; i < count; ++i) c.steps.push_back(reader.read(steps[i], c.steps));
   return c;
 }

@@ -158,7 +158,9 @@ std::string write_case(const Case& c, Layout layout) {
   if (c.sum_rule != SumRule::exact) {
     text += "\"sum_rule\": " + in_quotes(name(c.sum_rule)) + next;
   }
-  text += "\"world\": " + std::to_string(c.world) + next + "\"steps\": [";
+  text += "\"world\": " + std::to_string(c.world) + next;
+  if (c.window) text += "\"window\": true" + next;
+  text += "\"steps\": [";
   for (std::size_t i = 0; i < c.steps.size(); ++i) {
     if (i > 0) text += ",";
     text += indented ? "\n    " : " ";

@@ -86,6 +86,11 @@ std::string_view Place::string(const std::string& wanted) const {
   return text();
 }
 
+bool Place::boolean() const {
+  if (kind() != JsonNode::Kind::boolean) refuse_kind("true or false");
+  return text() == "true";
+}
+
 std::int64_t Place::integer(const std::string& wanted) const {
   const bool textual = kind() == JsonNode::Kind::number || kind() == JsonNode::Kind::string;
   std::int64_t value = 0;

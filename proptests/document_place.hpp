@@ -46,6 +46,7 @@ class Place {
 
   // A string; `wanted` is for the message.
   std::string_view string(const std::string& wanted) const;
+  bool boolean() const;
   // A whole number, or its decimal digits in a string.
   std::int64_t integer(const std::string& wanted) const;
   std::int64_t integer_between(std::int64_t low, std::int64_t high) const;

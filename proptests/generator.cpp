@@ -105,8 +105,31 @@ void related_calls(Dice& dice, ProgramBuilder& program, bool groups) {
   }
 }
 
+// A program that is taken back as a whole: losses use some results, on some ranks, and reach others
+// through them.
+void forward_window(Dice& dice, ProgramBuilder& program, bool groups) {
+  program.open_window();
+  program.keep_small();
+  std::vector<std::vector<int>> communicators(1);  // the world first
+  for (int count = groups ? static_cast<int>(dice.between(0, 2)) : 0; count > 0; --count) {
+    communicators.push_back(draw_group(dice, program.present()));
+  }
+  for (int calls = static_cast<int>(dice.between(2, 8)); calls > 0; --calls) {
+    Operation operation = draw_operation(dice);
+    if (takes_integers(operation) && !dice.one_in(4)) operation = Operation::all_gather_float;
+    const std::vector<int> group = dice.one_in(2) ? communicators[0] : dice.pick(communicators);
+    if (dice.one_in(20)) {
+      program.broken_call(operation, group);
+      continue;
+    }
+    program.call(operation, group);
+    if (dice.one_in(2)) program.differentiate();
+  }
+}
+
 // Calls whose gradients are asked for, now and then in a group or of integers.
 void calls_and_gradients(Dice& dice, ProgramBuilder& program, bool groups) {
+  if (dice.one_in(3)) return forward_window(dice, program, groups);
   for (int calls = dice.pick({1, 1, 1, 2, 3}); calls > 0; --calls) {
     Operation operation = draw_operation(dice);
     if (takes_integers(operation) && !dice.one_in(8)) operation = Operation::broadcast_float;
@@ -160,7 +183,8 @@ constexpr Property all_properties[] = {
     {"broadcast_float", "broadcast_float gives every rank the root's elements, bit for bit"},
     {"all_to_all_v_float", "all_to_all_v_float moves every row to its rank, counts exact"},
     {"all_to_all_v_int", "all_to_all_v_int moves every row to its rank, counts exact"},
-    {"gradient", "gradients are the transposes of the calls, and ranks without a loss enter"},
+    {"gradient",
+     "gradients are the transposes of the calls, also of whole programs; ranks without a loss enter"},
     {"repetition", "a call made again and again goes like the first every time"},
     {"programs", "calls follow one another, on one another's results, without a trace"},
     {"contract", "a broken contract is one error, the same on every rank, and calls go on"},

@@ -24,6 +24,7 @@ class StepJudge {
   StepJudge(const Case& c, std::size_t index, const Transcript& actual, SumRule rule)
       : step_(c.steps[index]),
         index_(index),
+        window_(c.window),
         rule_(rule),
         // The rule `unspecified` has no answer of its own; the exact one serves for everything but
         // the elements of sums, and is one of those that it allows.
@@ -32,10 +33,18 @@ class StepJudge {
         actual_(actual[index]) {
     if (rule != SumRule::unspecified || expected_[0].kind != Outcome::Kind::value) return;
     inputs_ = inputs_of(c, index, actual);
-    if (asks_for_gradient(step_)) upstream_ = full_upstream(step_, expected_);
+    if (!expected_[0].gradient) return;
+    upstream_ = window_ ? window_upstream(c, index, expected_, actual)
+                        : full_upstream(step_, expected_);
   }
 
   std::optional<Divergence> judge() const {
+    if (auto divergence = judge_calls()) return divergence;
+    return judge_gradients();
+  }
+
+  // What the calls gave.
+  std::optional<Divergence> judge_calls() const {
     // What broke by itself comes first: the others' errors follow from it.
     for (std::size_t member = 0; member < step_.members(); ++member) {
       if (actual_[member].kind == Outcome::Kind::broken) return judge_kind(member);
@@ -43,7 +52,18 @@ class StepJudge {
     for (std::size_t member = 0; member < step_.members(); ++member) {
       if (auto divergence = judge_member(member)) return divergence;
     }
-    return judge_agreement();
+    return judge_agreement("agreement", "", [](const Outcome& outcome) { return &outcome.value; });
+  }
+
+  // The gradients, where the calls gave what they should.
+  std::optional<Divergence> judge_gradients() const {
+    if (expected_[0].kind != Outcome::Kind::value) return std::nullopt;
+    for (std::size_t member = 0; member < step_.members(); ++member) {
+      if (auto divergence = judge_gradient(member)) return divergence;
+    }
+    if (!expected_[0].gradient) return std::nullopt;
+    return judge_agreement("gradient", "the gradient: ",
+                           [](const Outcome& outcome) { return &*outcome.gradient; });
   }
 
  private:
@@ -86,7 +106,6 @@ class StepJudge {
     }
     if (expected.kind == Outcome::Kind::value) {
       if (auto divergence = judge_value(member)) return divergence;
-      if (auto divergence = judge_gradient(member)) return divergence;
     }
     if (actual.input_changed) {
       return diverges(member, "input", "the call changed the tensor that the caller passed");
@@ -154,10 +173,10 @@ class StepJudge {
       return differs("another dtype or shape" + two_lines(type_text(right), type_text(given)));
     }
     const Operation reverse = *reverse_of(step_.operations[member]);
-    const bool sum = is_sum(reverse) && !zero_gradient(member);
+    const bool sum = is_sum(reverse) && depends_on_input(step_, member);
     const auto what =
         compare(right, given, sum,
-                addends(reverse, upstream_.value_or(std::vector<Tensor>()), member, right));
+                addends(reverse, upstream_.value_or(std::vector<Tensor>()), member, right), window_);
     if (what) return differs(*what);
     return std::nullopt;
   }
@@ -169,12 +188,6 @@ class StepJudge {
     return "a contract error (" + std::string(name(*outcome.gradient_violation)) + ")" + message;
   }
 
-  // Ranks of a broadcast that are not its root have a gradient that is no sum.
-  bool zero_gradient(std::size_t member) const {
-    return step_.operations[member] == Operation::broadcast_float &&
-           step_.roots[member] != static_cast<std::int64_t>(member);
-  }
-
   static Addends addends(Operation operation, const std::vector<Tensor>& tensors,
                          std::size_t member, const Tensor& result) {
     const bool scattered = operation == Operation::reduce_scatter_sum;
@@ -182,9 +195,10 @@ class StepJudge {
   }
 
   // The first element that is not as it should be, in words. `expected` and `actual` have the same
-  // dtype and shape.
+  // dtype and shape. In a window, gradients may be moved after they were added up, so that NaNs are
+  // all alike (`any_nan`).
   std::optional<std::string> compare(const Tensor& expected, const Tensor& actual, bool sum,
-                                     const Addends& addends) const {
+                                     const Addends& addends, bool any_nan = false) const {
     if (same_bits(expected, actual)) return std::nullopt;
     // A communicator of one adds nothing up, it moves its tensor.
     const bool lenient = sum && step_.members() > 1;
@@ -192,6 +206,10 @@ class StepJudge {
     std::int64_t wrong = 0;
     for (std::int64_t i = 0; i < expected.elements(); ++i) {
       if (same_element(expected, actual, i)) continue;
+      if (any_nan && is_nan(expected.dtype(), element_at(expected, i)) &&
+          is_nan(actual.dtype(), element_at(actual, i))) {
+        continue;
+      }
       std::optional<std::string> reason = "";
       if (lenient) reason = refute(expected, actual, i, addends);
       if (!reason) continue;
@@ -227,17 +245,14 @@ class StepJudge {
 
   // All ranks of an all-reduce hold the same bits, also where a rule leaves them open. So do the
   // gradients that are all-reduces.
-  std::optional<Divergence> judge_agreement() const {
+  template <class TensorOf>
+  std::optional<Divergence> judge_agreement(const std::string& aspect, const std::string& of_what,
+                                            TensorOf tensor_of) const {
     if (expected_[0].kind != Outcome::Kind::value) return std::nullopt;
     if (step_.operations[0] != Operation::all_reduce_sum) return std::nullopt;
     for (std::size_t member = 1; member < step_.members(); ++member) {
-      if (auto divergence =
-              disagreement(member, "agreement", "", actual_[0].value, actual_[member].value)) {
-        return divergence;
-      }
-      if (!expected_[0].gradient) continue;
-      if (auto divergence = disagreement(member, "gradient", "the gradient: ", *actual_[0].gradient,
-                                         *actual_[member].gradient)) {
+      if (auto divergence = disagreement(member, aspect, of_what, *tensor_of(actual_[0]),
+                                         *tensor_of(actual_[member]))) {
         return divergence;
       }
     }
@@ -258,6 +273,7 @@ class StepJudge {
 
   const Step& step_;
   const std::size_t index_;
+  const bool window_;
   const SumRule rule_;
   const std::vector<Outcome> expected_;
   const std::vector<Outcome>& actual_;
@@ -274,7 +290,12 @@ std::optional<Divergence> judge(const Case& c, const Transcript& actual, SumRule
       return Divergence{static_cast<int>(step), 0, c.steps[step].world_rank(0), "missing",
                         "step " + std::to_string(step) + ": no outcomes were reported"};
     }
-    if (auto divergence = StepJudge(c, step, actual, rule).judge()) return divergence;
+    const StepJudge one(c, step, actual, rule);
+    if (auto divergence = c.window ? one.judge_calls() : one.judge()) return divergence;
+  }
+  // What came back to a step depends on what came back to later ones, so the last is looked at first.
+  for (std::size_t step = c.window ? c.steps.size() : 0; step-- > 0;) {
+    if (auto divergence = StepJudge(c, step, actual, rule).judge_gradients()) return divergence;
   }
   return std::nullopt;
 }

@@ -5,11 +5,13 @@
 // compares the two when all is over.
 #include <algorithm>
 #include <exception>
+#include <list>
 #include <map>
 
 #include <lockstep/kit/backend.hpp>
 #include <lockstep/kit/subject.hpp>
 
+#include "result_types.hpp"
 #include "step_values.hpp"
 
 namespace lockstep::kit {
@@ -140,6 +142,7 @@ class Performance {
       : case_(c), rank_(rank), world_(world), transcript_(c.steps.size()) {}
 
   RankTranscript play() {
+    if (case_.window) window_ = world_.window();
     for (std::size_t step = 0; step < case_.steps.size(); ++step) {
       const std::optional<std::size_t> member = member_of(case_.steps[step], rank_);
       if (!member) continue;
@@ -150,6 +153,10 @@ class Performance {
       enter(step, *member, outcome);
       if (outcome.kind == Outcome::Kind::broken) break;
     }
+    const bool broke_off = std::ranges::any_of(transcript_, [](const auto& outcome) {
+      return outcome && outcome->kind == Outcome::Kind::broken;
+    });
+    if (case_.window && !broke_off) take_back();
     for (const Kept& kept : kept_) {
       if (!same_bits(kept.result, kept.copy)) transcript_[kept.step]->result_changed = true;
     }
@@ -175,16 +182,21 @@ class Performance {
   void enter(std::size_t index, std::size_t member, Outcome& outcome) {
     const Step& step = case_.steps[index];
     const Input& input = *step.inputs[member];
-    const std::int64_t root = step.roots.empty() ? 0 : step.roots[member];
+    const std::int64_t root = root_of(step, member);
     try {
-      Passed passed = input.from_step ? Passed(value_of(static_cast<std::size_t>(*input.from_step)))
-                                      : Passed(input.tensor, inside_a_block(index));
-      Subject& subject = communicator(step.group);
+      if (!case_.window) passed_.clear();
+      const Passed& passed = hold(
+          index, input.from_step ? Passed(value_of(static_cast<std::size_t>(*input.from_step)))
+                                 : Passed(input.tensor, inside_a_block(index)));
+      const auto make = [&] {
+        if (case_.window) return recorded_call(index, member, passed.tensor());
+        return call(communicator(step.group), step.operations[member], passed.tensor(), root,
+                    input.send_counts);
+      };
       for (std::int64_t repetition = 0; repetition < step.repeat; ++repetition) {
         Outcome now;
         try {
-          Returned returned =
-              call(subject, step.operations[member], passed.tensor(), root, input.send_counts);
+          Returned returned = make();
           now.kind = Outcome::Kind::value;
           now.value = std::move(returned.value);
           now.receive_counts = std::move(returned.receive_counts);
@@ -203,10 +215,17 @@ class Performance {
         excuse(static_cast<std::size_t>(*input.from_step));
       }
       if (outcome.kind != Outcome::Kind::value) return;
-      if (asks_for_gradient(step)) differentiate(index, member, subject, outcome);
+      if (!asks_for_gradient(step)) return;
+      // Integers have no gradient, whatever the other steps of a window.
+      if (case_.window && !takes_integers(step.operations[member])) return;
+      differentiate(index, member, communicator(step.group), outcome);
     } catch (...) {
       describe_failure(outcome);
     }
+  }
+
+  const Passed& hold(std::size_t step, Passed passed) {
+    return passed_.emplace_back(step, std::move(passed)).second;
   }
 
   // Makes what a call gave the outcome of its step, and keeps the tensor.
@@ -222,13 +241,14 @@ class Performance {
   // see in the case whether anybody's loss reaches the result.
   void differentiate(std::size_t index, std::size_t member, Subject& subject, Outcome& outcome) {
     const Step& step = case_.steps[index];
-    std::optional<Passed> passed;
+    const Passed* passed = nullptr;
     std::optional<FloatTensor> upstream;
     if (const std::optional<Tensor>& given = step.upstream[member]) {
-      upstream = FloatTensor(passed.emplace(*given, inside_a_block(index)).tensor());
+      passed = &hold(index, Passed(*given, inside_a_block(index)));
+      upstream = FloatTensor(passed->tensor());
     }
     const Returned result{value_of(index), outcome.receive_counts};
-    const std::int64_t root = step.roots.empty() ? 0 : step.roots[member];
+    const std::int64_t root = root_of(step, member);
     try {
       outcome.gradient =
           keep(index, gradient(subject, step.operations[member], result, root, upstream));
@@ -238,7 +258,78 @@ class Performance {
     } catch (const TransportError& error) {
       outcome.message = error.what();
     }
-    if (passed && passed->changed()) outcome.input_changed = true;
+    if (passed != nullptr && passed->changed()) outcome.input_changed = true;
+  }
+
+  // A call of a window.
+  Returned recorded_call(std::size_t index, std::size_t member, const Tensor& x) {
+    const Step& step = case_.steps[index];
+    const Input& input = *step.inputs[member];
+    SubjectWindow::Input recorded{std::nullopt, x};
+    if (input.from_step) {
+      recorded.from_call = window_call_.at(static_cast<std::size_t>(*input.from_step));
+    }
+    auto returned = window_->call(step.group, step.operations[member], recorded,
+                                  root_of(step, member), input.send_counts);
+    window_call_[index] = window_calls_++;
+    return {std::move(returned.value), std::move(returned.receive_counts)};
+  }
+
+  // The gradients of a window, which every rank of the world asks for together.
+  void take_back() {
+    std::vector<std::optional<FloatTensor>> upstream(static_cast<std::size_t>(window_calls_));
+    for (const auto& [step, call] : window_call_) {
+      const std::optional<Tensor>* given = own_upstream(step);
+      if (given == nullptr || !*given) continue;
+      const Passed& passed = hold(step, Passed(**given, inside_a_block(step)));
+      upstream[static_cast<std::size_t>(call)] = FloatTensor(passed.tensor());
+    }
+    const std::vector<bool> reached = reached_steps(case_);
+    const auto with_gradient = [&](auto&& change) {
+      for (const auto& [step, call] : window_call_) {
+        if (reached[step]) change(step, call, *transcript_[step]);
+      }
+    };
+    try {
+      const auto back = window_->backward(upstream);
+      for (const auto& [step, call] : window_call_) {
+        if (const auto& gradient = back.at(static_cast<std::size_t>(call))) {
+          transcript_[step]->gradient = keep(step, *gradient);
+        }
+      }
+      // Nothing comes back to a rank whose tensor had no part in a result: a gradient of zeros.
+      with_gradient([&](std::size_t step, int, Outcome& outcome) {
+        const auto member = *member_of(case_.steps[step], rank_);
+        if (!outcome.gradient && !depends_on_input(case_.steps[step], member)) {
+          outcome.gradient = Tensor::zeros(outcome.value.dtype(), outcome.value.shape());
+        }
+      });
+    } catch (const ContractError& error) {
+      with_gradient([&](std::size_t, int, Outcome& outcome) {
+        outcome.gradient_violation = error.violation();
+        outcome.message = error.what();
+      });
+    } catch (const TransportError& error) {
+      with_gradient([&](std::size_t, int, Outcome& outcome) { outcome.message = error.what(); });
+    } catch (...) {
+      // It belongs to no step; the first of this rank's stands for all.
+      for (auto& outcome : transcript_) {
+        if (outcome) return describe_failure(*outcome);
+      }
+    }
+    for (const auto& [step, passed] : passed_) {
+      if (passed.changed() && transcript_[step]) transcript_[step]->input_changed = true;
+    }
+  }
+
+  const std::optional<Tensor>* own_upstream(std::size_t step) const {
+    const Step& asked = case_.steps[step];
+    if (takes_integers(asked.operations[0]) || asked.upstream.empty()) return nullptr;
+    return &asked.upstream[*member_of(asked, rank_)];
+  }
+
+  static std::int64_t root_of(const Step& step, std::size_t member) {
+    return step.roots.empty() ? 0 : step.roots[member];
   }
 
   // What the backend returned to this rank in an earlier step.
@@ -273,6 +364,11 @@ class Performance {
   Subject& world_;
   std::map<std::vector<int>, std::unique_ptr<Subject>> groups_;
   std::vector<Kept> kept_;  // a step's value before its gradient
+  // What the backend was given: in the latest step, or in all steps of a window.
+  std::list<std::pair<std::size_t, Passed>> passed_;
+  std::unique_ptr<SubjectWindow> window_;
+  std::map<std::size_t, int> window_call_;  // by step, the number of its call
+  int window_calls_ = 0;
   RankTranscript transcript_;
 };
 

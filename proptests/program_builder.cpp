@@ -68,7 +68,7 @@ void ProgramBuilder::leave(std::span<const int> ranks) {
 }
 
 void ProgramBuilder::call(Operation operation, std::vector<int> group) {
-  if (!results_.empty() && dice_.one_in(2)) {
+  if (!results_.empty() && (case_.window ? !dice_.one_in(4) : dice_.one_in(2))) {
     if (std::optional<Step> step = fed_call(operation, group)) return append(std::move(*step));
   }
   append(fresh_call(operation, group));
@@ -176,7 +176,8 @@ void ProgramBuilder::differentiate() {
   step.upstream.assign(upstream.begin(), upstream.end());
 
   const auto ranks = static_cast<int>(step.members());
-  if (dice_.one_in(8)) {
+  // One wrong upstream is an error of a whole window.
+  if (dice_.one_in(case_.window ? 60 : 8)) {
     for (const int member : dice_.some_of(ranks)) {
       std::optional<Tensor>& one = step.upstream[static_cast<std::size_t>(member)];
       const Shape shape = dice_.pick({one->shape(), one->shape(), Shape{one->elements() + 1, 1},

@@ -30,6 +30,8 @@ class ProgramBuilder {
   void related_calls(Relation relation, std::vector<int> group = {});
   // Appends calls that break the contract in one to three ways (faults.hpp).
   void broken_call(Operation operation, std::vector<int> group = {});
+  // The steps become one forward window, on tensors that are mostly fed onward.
+  void open_window() { case_.window = true; }
   // All further tensors are small.
   void keep_small();
   // The latest step is called so often; less often where it moves much.

@@ -3,6 +3,7 @@
 #include <lockstep/kit/program_oracle.hpp>
 #include <lockstep/oracle.hpp>
 
+#include "result_types.hpp"
 #include "step_values.hpp"
 
 namespace lockstep::kit {
@@ -33,16 +34,29 @@ Outcomes transport_errors(const Step& step, std::size_t missing) {
   return outcomes;
 }
 
-// Adds the gradients to the outcomes of a step that went well.
-void add_gradients(const Step& step, std::span<const Tensor> inputs, SumRule rule,
-                   Outcomes& outcomes) {
+// Adds the gradients to the outcomes of a step that went well. `earlier` is the transcript of all
+// steps where the step is one of a window.
+void add_gradients(const Case& c, std::size_t index, std::span<const Tensor> inputs, SumRule rule,
+                   const Transcript& earlier, Outcomes& outcomes) {
   const auto everybody = [&](Violation violation) {
     for (Outcome& outcome : outcomes) outcome.gradient_violation = violation;
   };
+  const Step& step = c.steps[index];
   const Operation operation = step.operations[0];
   const std::optional<Operation> reverse = reverse_of(operation);
-  if (!reverse) return everybody(Violation::not_differentiable);
-  const std::optional<std::vector<Tensor>> upstream = full_upstream(step, outcomes);
+  if (!reverse) {
+    if (asks_for_gradient(step)) everybody(Violation::not_differentiable);
+    return;
+  }
+  std::optional<std::vector<Tensor>> upstream;
+  if (c.window) {
+    // What comes back depends on what came back to later steps.
+    if (earlier.size() < c.steps.size() || !reached_steps(c)[index]) return;
+    if (all_upstreams_fit(c)) upstream = window_upstream(c, index, outcomes, earlier);
+  } else {
+    if (!asks_for_gradient(step)) return;
+    upstream = full_upstream(step, outcomes);
+  }
   if (!upstream) return everybody(Violation::gradient);
 
   std::vector<Signature> signatures;
@@ -54,11 +68,9 @@ void add_gradients(const Step& step, std::span<const Tensor> inputs, SumRule rul
   // Never a breach: results of a call that fitted together fit together in its reverse.
   (void)reference::evaluate(signatures, *upstream, rule, results);
   for (std::size_t member = 0; member < step.members(); ++member) {
-    const bool takes_no_part = operation == Operation::broadcast_float &&
-                               static_cast<std::int64_t>(member) != step.roots[member];
-    outcomes[member].gradient = takes_no_part
-                                    ? Tensor::zeros(inputs[member].dtype(), inputs[member].shape())
-                                    : std::move(results[member].value);
+    outcomes[member].gradient = depends_on_input(step, member)
+                                    ? std::move(results[member].value)
+                                    : Tensor::zeros(inputs[member].dtype(), inputs[member].shape());
   }
 }
 
@@ -88,7 +100,7 @@ std::vector<Outcome> expected_step(const Case& c, std::size_t index, SumRule rul
   }
   Outcomes outcomes;
   for (reference::Result& result : results) outcomes.push_back(value_outcome(std::move(result)));
-  if (asks_for_gradient(step)) add_gradients(step, inputs, rule, outcomes);
+  add_gradients(c, index, inputs, rule, earlier, outcomes);
   return outcomes;
 }
 
@@ -96,6 +108,12 @@ Transcript expected_transcript(const Case& c, SumRule rule, const Transcript* ac
   Transcript transcript;
   for (std::size_t step = 0; step < c.steps.size(); ++step) {
     transcript.push_back(expected_step(c, step, rule, actual != nullptr ? *actual : transcript));
+  }
+  if (c.window && actual == nullptr) {
+    // Once more from the last step back, now that all results are there.
+    for (std::size_t step = c.steps.size(); step-- > 0;) {
+      transcript[step] = expected_step(c, step, rule, transcript);
+    }
   }
   return transcript;
 }

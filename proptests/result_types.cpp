@@ -34,6 +34,34 @@ std::optional<std::vector<TensorType>> ResultTypes::work_out(const Step& step) {
   return types;
 }
 
+std::vector<bool> reached_steps(const Case& c) {
+  ResultTypes types(c);
+  std::vector<bool> reached(c.steps.size(), false);
+  for (std::size_t s = c.steps.size(); s-- > 0;) {
+    const Step& step = c.steps[s];
+    if (takes_integers(step.operations[0]) || !types.of(s)) continue;
+    if (asks_for_gradient(step)) reached[s] = true;
+    if (!reached[s]) continue;
+    for (std::size_t member = 0; member < step.members(); ++member) {
+      const Input& input = *step.inputs[member];
+      if (input.from_step && depends_on_input(step, member)) {
+        reached[static_cast<std::size_t>(*input.from_step)] = true;
+      }
+    }
+  }
+  return reached;
+}
+
+bool all_upstreams_fit(const Case& c) {
+  ResultTypes types(c);
+  for (std::size_t s = 0; s < c.steps.size(); ++s) {
+    const Step& step = c.steps[s];
+    if (!asks_for_gradient(step) || takes_integers(step.operations[0])) continue;
+    if (const auto& results = types.of(s); results && !upstream_fits(step, *results)) return false;
+  }
+  return true;
+}
+
 bool upstream_fits(const Step& step, const std::vector<TensorType>& results) {
   for (std::size_t member = 0; member < step.members(); ++member) {
     const std::optional<Tensor>& upstream = step.upstream[member];

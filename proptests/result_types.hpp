@@ -33,6 +33,12 @@ class ResultTypes {
   std::vector<std::optional<std::optional<std::vector<TensorType>>>> known_;
 };
 
+// Of a window: the steps whose results any rank's loss reaches, directly or through later ones.
+std::vector<bool> reached_steps(const Case& c);
+
+// Does every upstream gradient of the case have the type of its result?
+bool all_upstreams_fit(const Case& c);
+
 // Is every upstream gradient of the step like the result that it belongs to?
 bool upstream_fits(const Step& step, const std::vector<TensorType>& results);
 

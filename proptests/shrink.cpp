@@ -40,6 +40,7 @@ Measure measure(const Case& c) {
           complexity(tensor.dtype(), tensor.data() + i * size_of(tensor.dtype())));
     }
   };
+  if (c.window) ++references;
   for (const Step& step : c.steps) {
     members += step.members();
     repeats += bounded(step.repeat);

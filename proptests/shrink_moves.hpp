@@ -61,7 +61,7 @@ class Upstreams {
   void refit(Case& c) const;
 
  private:
-  bool all_fit_ = true;
+  bool all_fit_;
   std::vector<TensorType> results_;  // of steps that ask for a gradient
 };
 

@@ -175,6 +175,13 @@ void add_step_moves(const Origin& origin, Moves& moves) {
     }
     moves.push_back([=] { return written_out(*origin, [](int) { return true; }); });
   }
+  if (origin->window) {
+    moves.push_back([=]() -> std::optional<Case> {
+      Case c = *origin;
+      c.window = false;
+      return c;
+    });
+  }
   for (std::size_t s = 0; s < steps; ++s) {
     if (origin->steps[s].upstream.empty()) continue;
     moves.push_back([=]() -> std::optional<Case> {

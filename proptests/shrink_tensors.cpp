@@ -355,14 +355,13 @@ void add_shape_moves(const Origin& origin, Moves& moves) {
   }
 }
 
-Upstreams::Upstreams(const Case& origin) {
+Upstreams::Upstreams(const Case& origin) : all_fit_(all_upstreams_fit(origin)) {
   ResultTypes types(origin);
   for (std::size_t s = 0; s < origin.steps.size(); ++s) {
     const Step& step = origin.steps[s];
     if (!asks_for_gradient(step) || takes_integers(step.operations[0])) continue;
     const auto& results = types.of(s);
     if (!results) continue;
-    all_fit_ = all_fit_ && upstream_fits(step, *results);
     results_.insert(results_.end(), results->begin(), results->end());
   }
 }

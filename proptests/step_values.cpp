@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include <lockstep/differentiation/tensor_operations.hpp>
 #include <lockstep/kit/program_oracle.hpp>
 
 #include "step_values.hpp"
@@ -45,6 +46,36 @@ std::vector<Tensor> inputs_of(const Case& c, std::size_t step, const Transcript&
 
 bool asks_for_gradient(const Step& step) {
   return std::ranges::any_of(step.upstream, [](const auto& one) { return one.has_value(); });
+}
+
+bool depends_on_input(const Step& step, std::size_t member) {
+  return step.operations[member] != Operation::broadcast_float ||
+         step.roots[member] == static_cast<std::int64_t>(member);
+}
+
+std::vector<Tensor> window_upstream(const Case& c, std::size_t index,
+                                    const std::vector<Outcome>& outcomes,
+                                    const Transcript& transcript) {
+  using Operations = differentiation::TensorOperations<FloatTensor>;
+  const Step& step = c.steps[index];
+  std::vector<Tensor> all;
+  for (std::size_t member = 0; member < step.members(); ++member) {
+    const Tensor& result = outcomes[member].value;
+    const int rank = step.world_rank(member);
+    std::optional<Tensor> sum = step.upstream.empty() ? std::nullopt : step.upstream[member];
+    for (std::size_t later = c.steps.size(); --later > index;) {
+      const Step& user = c.steps[later];
+      const std::optional<std::size_t> position = member_of(user, rank);
+      if (!position || !depends_on_input(user, *position)) continue;
+      const std::optional<Input>& input = user.inputs[*position];
+      if (!input || input->from_step != static_cast<int>(index)) continue;
+      const std::optional<Tensor>& back = transcript[later][*position].gradient;
+      if (!back || back->dtype() != result.dtype() || back->shape() != result.shape()) continue;
+      sum = sum ? Operations::add(FloatTensor(*sum), FloatTensor(*back)) : *back;
+    }
+    all.push_back(sum ? *std::move(sum) : Tensor::zeros(result.dtype(), result.shape()));
+  }
+  return all;
 }
 
 std::optional<std::vector<Tensor>> full_upstream(const Step& step,

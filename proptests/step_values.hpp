@@ -24,6 +24,18 @@ std::vector<Tensor> inputs_of(const Case& c, std::size_t step, const Transcript&
 // Does any member's loss reach the step's result? Only then has it a reverse.
 bool asks_for_gradient(const Step& step);
 
+// Does the step's result depend on what this member passed? Of a broadcast, only on the root's.
+bool depends_on_input(const Step& step, std::size_t member);
+
+// Everybody's gradient of step `index` of a window with respect to its results, which are like those
+// of `outcomes`: the member's own upstream, and then what came back from the later steps that took
+// the result as their input, the latest one first, each sum of two rounded. A zero one where there
+// is nothing. What came back is in `transcript`; where it is not of the right type it counts as
+// nothing.
+std::vector<Tensor> window_upstream(const Case& c, std::size_t index,
+                                    const std::vector<Outcome>& outcomes,
+                                    const Transcript& transcript);
+
 // Everybody's upstream gradient for results like those of `outcomes`, a zero one where the member's
 // loss does not reach its result; nothing when one is unlike the result that it belongs to.
 std::optional<std::vector<Tensor>> full_upstream(const Step& step,

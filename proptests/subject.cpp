@@ -1,5 +1,5 @@
 // What a rank's end of a backend can do by the calls of the contract alone: the library's own
-// gradients.
+// gradients and scopes.
 #include <ostream>
 
 #include <lockstep/kit/subject.hpp>
@@ -13,7 +13,8 @@ class HostRanks {
   using float_tensor = FloatTensor;
   using int_tensor = IntTensor;
 
-  explicit HostRanks(Subject& subject) : subject_(&subject) {}
+  // The subject must outlive it.
+  explicit HostRanks(Subject& subject) : subject_(&subject, [](Subject*) {}) {}
 
   int world_size() const { return subject_->world_size(); }
   int rank() const { return subject_->rank(); }
@@ -38,12 +39,20 @@ class HostRanks {
     return subject_->all_to_all_v_int(x, send_counts);
   }
 
+  HostRanks group(std::span<const int> ranks) const {
+    return HostRanks(std::shared_ptr<Subject>(subject_->group(ranks)));
+  }
+
   friend std::ostream& operator<<(std::ostream& out, const HostRanks& ranks) {
     return out << ranks.name();
   }
 
  private:
-  Subject* subject_;
+  explicit HostRanks(std::shared_ptr<Subject> subject) : subject_(std::move(subject)) {
+    if (subject_ == nullptr) throw Error("communicators of chosen ranks are not offered");
+  }
+
+  std::shared_ptr<Subject> subject_;
 };
 
 static_assert(VariableTensorCollective<HostRanks>);
@@ -77,6 +86,10 @@ FloatTensor Subject::broadcast_gradient(const FloatTensor& result, std::int64_t 
 FloatTensor Subject::all_to_all_v_gradient(const VariableTensorExchange<FloatTensor>& result,
                                            const std::optional<FloatTensor>& upstream) {
   return differentiation::all_to_all_v_gradient(HostRanks(*this), result, upstream);
+}
+
+std::unique_ptr<SubjectWindow> Subject::window() {
+  return std::make_unique<ScopeWindow<HostRanks, HostTransfer<HostRanks>>>(HostRanks(*this));
 }
 
 FloatTensor Subject::all_gather_int_gradient(const IntTensor&, const std::optional<FloatTensor>&) {

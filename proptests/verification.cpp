@@ -176,7 +176,8 @@ std::optional<Divergence> run_and_judge(Backend& backend, const Case& c) {
 std::string explain(const Counterexample& counterexample) {
   const Case& c = counterexample.shrunk;
   std::string text = "A world of " + std::to_string(c.world) + ", ";
-  text += c.steps.size() == 1 ? "one step:\n" : std::to_string(c.steps.size()) + " steps:\n";
+  text += c.steps.size() == 1 ? "one step" : std::to_string(c.steps.size()) + " steps";
+  text += c.window ? ", taken back as one window:\n" : ":\n";
   for (std::size_t s = 0; s < c.steps.size(); ++s) {
     const Step& step = c.steps[s];
     text += "  step " + std::to_string(s) + ": " + std::string(name(step.operations[0]));

@@ -18,8 +18,9 @@ class Writer {
     raw(&value, sizeof value);
   }
   void raw(const void* data, std::size_t size) {
-    const auto* bytes = static_cast<const std::byte*>(data);
-    bytes_.insert(bytes_.end(), bytes, bytes + size);
+    const std::size_t written = bytes_.size();
+    bytes_.resize(written + size);
+    if (size > 0) std::memcpy(bytes_.data() + written, data, size);
   }
   template <class List>
   void length(const List& list) {
@@ -110,6 +111,7 @@ void walk(auto& archive, Step& step) {
 void walk(auto& archive, Case& c) {
   walk(archive, c.world);
   walk(archive, c.sum_rule);
+  walk(archive, c.window);
   walk(archive, c.steps);
 }
 

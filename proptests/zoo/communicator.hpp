@@ -60,17 +60,6 @@ class Communicator {
     return rank_->tell_all(integers);
   }
 
-  Communicator group(std::span<const int> ranks) const {
-    std::vector<int> members(ranks.begin(), ranks.end());
-    if (mutant_->group != nullptr) members = mutant_->group(std::move(members), rank_->size());
-    return Communicator(*mutant_, rank_->group(members));
-  }
-
-  friend std::ostream& operator<<(std::ostream& out, const Communicator& c) {
-    return out << c.mutant_->name << " on " << c.rank_->communicator();
-  }
-
- private:
   Answer call(const Call& call) const {
     try {
       Answer answer = mutant_->fault(*rank_, call);
@@ -85,6 +74,19 @@ class Communicator {
     }
   }
 
+  const Mutant& mutant() const { return *mutant_; }
+
+  Communicator group(std::span<const int> ranks) const {
+    std::vector<int> members(ranks.begin(), ranks.end());
+    if (mutant_->group != nullptr) members = mutant_->group(std::move(members), rank_->size());
+    return Communicator(*mutant_, rank_->group(members));
+  }
+
+  friend std::ostream& operator<<(std::ostream& out, const Communicator& c) {
+    return out << c.mutant_->name << " on " << c.rank_->communicator();
+  }
+
+ private:
   template <class T>
   VariableTensorExchange<T> exchange(Operation operation, const T& x,
                                      std::span<const std::int64_t> counts) const {

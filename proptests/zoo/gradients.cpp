@@ -343,6 +343,12 @@ struct Wrong {
   GradientFault gradient;
 };
 
+struct WrongWindow {
+  std::string_view name;
+  std::string_view description;
+  WindowFault fault;
+};
+
 }  // namespace
 
 std::vector<Mutant> gradient_mutants() {
@@ -440,15 +446,39 @@ std::vector<Mutant> gradient_mutants() {
       {"empty_gradient_default_dtype", "Gradients without elements have the default dtype.",
        spoiling_gradient(any, default_dtype)},
   };
+  const WrongWindow windows[] = {
+      {"window_forward_order", "A window is taken back in the order of the forward calls.",
+       WindowFault::forward_order},
+      {"window_world_first", "A window's calls on the world are taken back before those in groups.",
+       WindowFault::world_first},
+      {"window_own_losses_first", "A rank begins backward with what its own loss uses.",
+       WindowFault::own_losses_first},
+      {"window_skips_unused", "A rank skips backward where its own loss reaches nothing.",
+       WindowFault::skips_unused},
+      {"window_only_direct", "Collectives that are reached through others have no gradient.",
+       WindowFault::only_direct},
+      {"window_enters_everything", "Collectives that nobody's loss reaches are entered as well.",
+       WindowFault::enters_everything},
+      {"window_latest_use_only", "A value that is used twice has the gradient of its latest use.",
+       WindowFault::latest_use_only},
+      {"window_earliest_use_only", "A value that is used twice has the gradient of its first use.",
+       WindowFault::earliest_use_only},
+      {"window_zero_times", "In a window, an absent gradient is zero times the value.",
+       WindowFault::zero_times},
+      {"window_flows_into_ignored", "Gradients flow into what a broadcast ignored.",
+       WindowFault::flows_into_ignored},
+  };
   std::vector<Mutant> mutants;
-  for (const Wrong& wrong : all) {
+  const auto add = [&](const auto& wrong) -> Mutant& {
     Mutant& mutant = mutants.emplace_back();
     mutant.name = wrong.name;
     mutant.kind = "gradients";
     mutant.description = wrong.description;
     mutant.fault = right;
-    mutant.gradient = wrong.gradient;
-  }
+    return mutant;
+  };
+  for (const Wrong& wrong : all) add(wrong).gradient = wrong.gradient;
+  for (const WrongWindow& wrong : windows) add(wrong).window = wrong.fault;
   return mutants;
 }
 

@@ -18,6 +18,21 @@ using Fault = std::function<Answer(Rank&, const Call&)>;
 // One rank's part in one gradient, with the fault in it.
 using GradientFault = std::function<Tensor(Rank&, const GradientCall&)>;
 
+// What is wrong with the way back through a forward window.
+enum class WindowFault : std::uint8_t {
+  none,
+  forward_order,       // collectives are taken back in the order in which they were made
+  world_first,         // those of the world before those of groups
+  own_losses_first,    // a rank begins with what its own loss uses
+  skips_unused,        // a rank skips what its own loss does not reach
+  only_direct,         // what is reached through another collective is not entered
+  enters_everything,   // nor is anything that nobody's loss reaches left out
+  latest_use_only,     // of several gradients of a value the first to arrive stays
+  earliest_use_only,   // or the last
+  zero_times,          // where a rank has no gradient it enters with zero times the value
+  flows_into_ignored,  // what a broadcast ignored has a gradient
+};
+
 struct Mutant {
   std::string_view name;         // "gather_reversed": unique
   std::string_view kind;         // "order": what sort of fault it is
@@ -29,6 +44,8 @@ struct Mutant {
   std::vector<int> (*group)(std::vector<int> asked, int world) = nullptr;
   // Gradients; where there is none they are the library's own, over the faulty calls.
   GradientFault gradient = {};
+  // Forward windows; without a fault they are the library's own, over the faulty calls.
+  WindowFault window = WindowFault::none;
 };
 
 // One list for each kind of fault, in a file of its own.

@@ -3,6 +3,7 @@
 #include <numeric>
 
 #include "communicator.hpp"
+#include "window.hpp"
 
 namespace lockstep::zoo {
 namespace {
@@ -39,6 +40,13 @@ class ZooSubject final : public kit::SubjectOf<Communicator> {
                                         const Upstream& upstream) override {
     return gradient(Operation::all_to_all_v_int, {result.value, result.receive_counts}, 0,
                     upstream);
+  }
+
+  std::unique_ptr<kit::SubjectWindow> window() override {
+    const WindowFault fault = communicator_.mutant().window;
+    if (fault != WindowFault::none) return faulty_window(fault, communicator_);
+    return std::make_unique<
+        kit::ScopeWindow<Communicator, kit::HostTransfer<Communicator>>>(communicator_);
   }
 
   std::unique_ptr<kit::Subject> group(std::span<const int> ranks) override {

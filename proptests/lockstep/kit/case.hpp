@@ -79,6 +79,10 @@ struct Case {
   int world = 1;
   // The rule by which sums are expected.
   SumRule sum_rule = SumRule::exact;
+  // The steps are one forward window: gradients are those of all ranks' losses together, through
+  // every step that took its input from an earlier one, and are asked for once, after all steps.
+  // Nobody leaves the world.
+  bool window = false;
   std::vector<Step> steps;
 };
 

@@ -23,7 +23,8 @@ class NoSuchValue : public Error {
 Transcript expected_transcript(const Case& c, SumRule rule, const Transcript* actual = nullptr);
 
 // One step of it: the outcomes of the members of step `step`, when the steps before it went as
-// `earlier` says (which may hold more steps; those are not looked at).
+// `earlier` says (which may hold more steps; those are not looked at, but for the gradients that came
+// back to later steps of a window, without which this one's are left out).
 std::vector<Outcome> expected_step(const Case& c, std::size_t step, SumRule rule,
                                    const Transcript& earlier);
 

@@ -13,6 +13,7 @@
 #include <lockstep/collective.hpp>
 #include <lockstep/differentiation/gradient.hpp>
 #include <lockstep/kit/case.hpp>
+#include <lockstep/kit/window.hpp>
 #include <lockstep/tensor.hpp>
 
 namespace lockstep::kit {
@@ -54,6 +55,9 @@ class Subject {
                                               const std::optional<FloatTensor>& upstream);
   virtual FloatTensor all_to_all_v_int_gradient(const VariableTensorExchange<IntTensor>& result,
                                                 const std::optional<FloatTensor>& upstream);
+
+  // A new forward window, by default a scope of the library over the calls above.
+  virtual std::unique_ptr<SubjectWindow> window();
 
   // The sub-communicator of these ranks of this one, in this order; only its members ask for it, and
   // the same list is the same communicator. Null when the backend has none.
@@ -168,6 +172,14 @@ class SubjectOf : public Subject {
           uploaded(upstream)));
     } else {
       return Subject::all_to_all_v_gradient(result, upstream);
+    }
+  }
+
+  std::unique_ptr<SubjectWindow> window() override {
+    if constexpr (DifferentiatesDeviceTensors<C>) {
+      return std::make_unique<ScopeWindow<C, Transfer>>(communicator_);
+    } else {
+      return Subject::window();
     }
   }
 
