@@ -91,7 +91,7 @@ const Refused not_a_case[] = {
     {"UnknownKey", R"({"lockstep_case": 1, "wrold": 2, "steps": []})",
      "f.json:1: the document: unknown key \"wrold\"; the keys of a case are lockstep_case, "
      "sum_rule, "
-     "world, steps"},
+     "world, window, steps"},
     {"NoVersion", R"({"world": 2, "steps": []})",
      "f.json:1: the document: the key \"lockstep_case\" is missing"},
     {"OtherVersion", R"({"lockstep_case": 2, "world": 2, "steps": []})",
