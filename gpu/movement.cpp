@@ -5,6 +5,8 @@
 #include <optional>
 #include <vector>
 
+#include <lockstep/row_bytes.hpp>
+
 #include "elements.hpp"
 
 namespace lockstep::gpu {
@@ -261,8 +263,7 @@ Tensor all_to_all_v(Link& link, const Tensor& x, std::span<const std::int64_t> s
                     std::span<const std::int64_t> receive_counts, std::int64_t total_rows) {
   const std::int64_t rows =
       std::accumulate(receive_counts.begin(), receive_counts.end(), std::int64_t{0});
-  // Not x.row_bytes(), which is 0 for a rank without rows; no trailing axis is zero.
-  const std::int64_t row = *Shape::product(x.shape().trailing()) * size_of(x.dtype());
+  const std::int64_t row = row_bytes(x.dtype(), x.shape());
   const Shape shape = x.shape().with_rows(rows);
   const std::shared_ptr<Memory> memory = Memory::allocate(rows * row, link.stream());
   if (total_rows == 0) return Tensor(x.dtype(), shape, memory, 0);

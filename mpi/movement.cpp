@@ -6,6 +6,7 @@
 #include <vector>
 
 #include <lockstep/fold.hpp>
+#include <lockstep/row_bytes.hpp>
 
 #include "limits.hpp"
 
@@ -178,8 +179,7 @@ Tensor all_to_all_v(Link& link, const Tensor& x, std::span<const std::int64_t> s
   const std::int64_t rows =
       std::accumulate(receive_counts.begin(), receive_counts.end(), std::int64_t{0});
   Tensor result = Tensor::uninitialized(x.dtype(), x.shape().with_rows(rows));
-  // Not x.row_bytes(), which is 0 for a rank without rows; no trailing axis is zero.
-  const std::int64_t row = *Shape::product(x.shape().trailing()) * size_of(x.dtype());
+  const std::int64_t row = row_bytes(x.dtype(), x.shape());
   const std::vector<Bytes> outgoing = blocks(x.bytes(), send_counts, row);
   const std::vector<MutableBytes> incoming = blocks(result.mutable_bytes(), receive_counts, row);
   copy(outgoing[index(link.rank())], incoming[index(link.rank())]);
