@@ -32,7 +32,7 @@ class NcclBackend final : public ThreadBackend {
  public:
   NcclBackend() {
 #if LOCKSTEP_SIMULATED_DEVICES
-    ::setenv("LOCKSTEP_SIM_DEVICES", "16", 0);  // unless the user wants another number
+    ::setenv("LOCKSTEP_SIM_DEVICES", "128", 0);  // unless the user wants another number
 #endif
     try {
       devices_ = gpu::device_count();

@@ -3,6 +3,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -13,6 +14,7 @@ namespace {
 
 constexpr std::size_t alignment = 256;
 constexpr std::size_t page = 4096;
+constexpr std::size_t opening = std::size_t{64} << 20;
 
 // 0x7ff1 to 0x7fff and their negatives; little endian, as the devices are.
 std::uint16_t poison_word = 0x7ff5;
@@ -38,7 +40,7 @@ AddressSpace::AddressSpace(std::size_t window, Owner owner) : window_(window), o
   constexpr int apart = MAP_PRIVATE | MAP_ANONYMOUS;
   if (owner == Owner::device) {
     begin_ = reserve(window, PROT_NONE, apart, -1);
-    shift_ = reserve(window, PROT_READ | PROT_WRITE, apart, -1) - begin_;
+    shift_ = reserve(window, PROT_NONE, apart, -1) - begin_;
     return;
   }
   // The same pages at two places.
@@ -47,6 +49,16 @@ AddressSpace::AddressSpace(std::size_t window, Owner owner) : window_(window), o
   begin_ = reserve(window, PROT_NONE, MAP_SHARED, file);
   shift_ = reserve(window, PROT_READ | PROT_WRITE, MAP_SHARED, file) - begin_;
   ::close(file);
+  opened_ = window;
+}
+
+bool AddressSpace::open(std::size_t size) {
+  if (size <= opened_) return true;
+  const std::size_t target = std::min(window_, (size + opening - 1) / opening * opening);
+  if (::mprotect(view(begin_ + opened_), target - opened_, PROT_READ | PROT_WRITE) != 0)
+    return false;
+  opened_ = target;
+  return true;
 }
 
 std::size_t AddressSpace::span(std::size_t bytes) const {
@@ -57,7 +69,7 @@ std::size_t AddressSpace::span(std::size_t bytes) const {
 std::uintptr_t AddressSpace::take(std::size_t bytes) {
   if (bytes > window_) return 0;
   const std::size_t needed = span(bytes);
-  if (window_ - used_ >= needed) {
+  if (window_ - used_ >= needed && open(used_ + needed)) {
     const std::uintptr_t at = begin_ + used_;
     used_ += needed;
     return at;

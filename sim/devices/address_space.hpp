@@ -33,12 +33,16 @@ class AddressSpace {
 
  private:
   std::size_t span(std::size_t bytes) const;
+  bool open(std::size_t size);
 
   std::size_t window_;
   Owner owner_;
   std::uintptr_t begin_ = 0;
   std::uintptr_t shift_ = 0;  // modulo 2^64
-  std::size_t used_ = 0;      // never handed out beyond this offset
+  // How much of the view may be touched. It grows as it is used: the system counts writable memory
+  // against a process's limit (RLIMIT_DATA) whether it is touched or not.
+  std::size_t opened_ = 0;
+  std::size_t used_ = 0;  // never handed out beyond this offset
   std::map<std::uintptr_t, std::size_t> free_;
 };
 
