@@ -7,6 +7,8 @@
 #include <cerrno>
 #include <utility>
 
+#include "service.hpp"
+
 namespace lockstep::nccl {
 namespace {
 
@@ -73,6 +75,7 @@ void Connection::send(Message kind, Writer content) {
   outgoing_.push_back(header.take());
   if (!bytes.empty()) outgoing_.push_back(std::move(bytes));
   write_some();
+  if (!outgoing_.empty()) Service::instance().poke();  // it may sleep, unaware of what is left
 }
 
 void Connection::write_some() {

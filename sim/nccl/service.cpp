@@ -75,6 +75,7 @@ void Service::run() {
   engine.exempt_this_thread();
   std::vector<pollfd> ready;
   std::vector<std::shared_ptr<Connection>> polled;
+  bool waits_for_work = false;
   while (true) {
     {
       const devices::Lock lock = engine.lock();
@@ -87,7 +88,8 @@ void Service::run() {
         ready.push_back({connection->descriptor(), events, 0});
       }
     }
-    ::poll(ready.data(), ready.size(), -1);
+    // A demanded work may wait for one that runs on another thread, whose end nobody tells.
+    ::poll(ready.data(), ready.size(), waits_for_work ? 10 : -1);
 
     devices::Lock lock = engine.lock();
     eventfd_t ignored = 0;
@@ -106,6 +108,7 @@ void Service::run() {
       engine.drive(lock, node);
     }
     std::erase_if(demanded_, [&](const devices::NodeRef& node) { return engine.done(node); });
+    waits_for_work = !demanded_.empty();
   }
 }
 

@@ -26,13 +26,14 @@ class Service {
   void progress() {
     if (!demanded_.empty()) poke();
   }
+  // Wakes the thread, which then looks at everything anew.
+  void poke();
 
  private:
   Service() = default;
   void start();
   [[noreturn]] void run();
   void accept();
-  void poke();  // wakes the thread
   void say_goodbye();
   void forget_in_child();
 
