@@ -180,7 +180,7 @@ std::optional<WindowBreach> find_breach(const Kinds& kinds, std::span<const Shar
 }  // namespace
 
 std::vector<std::int64_t> encode(const Window& window) {
-  std::vector<std::int64_t> integers;
+  std::vector<std::int64_t> integers = {asks_for_window};
   integers.push_back(static_cast<std::int64_t>(window.communicators.size()));
   for (const Window::Communicator& communicator : window.communicators) {
     put(integers, communicator.members);
@@ -200,6 +200,7 @@ std::vector<std::int64_t> encode(const Window& window) {
 
 Window decode_window(std::span<const std::int64_t> integers) {
   Reader reader(integers);
+  if (reader.integer() != asks_for_window) refuse_integers("no description of a window");
   Window window;
   for (std::size_t left = reader.length(); left > 0; --left) {
     std::vector<int> members = reader.list<int>();
@@ -250,6 +251,9 @@ Frontier Frontiers::join(const Frontier& a, const Frontier& b) const {
 
 std::variant<std::vector<bool>, WindowBreach> find_reached(
     std::span<const std::vector<std::int64_t>> descriptions, int rank) {
+  if (std::optional<std::string> explanation = explain_asked(descriptions)) {
+    return WindowBreach{Violation::operation, *std::move(explanation)};
+  }
   const Kinds kinds(descriptions);
   const std::vector<Shared> communicators = communicators_of(kinds);
   if (std::optional<WindowBreach> breach = find_breach(kinds, communicators)) {

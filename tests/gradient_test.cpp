@@ -260,6 +260,43 @@ TEST(Gradient, OfAnotherShapeIsOneErrorOfEveryOperationAndCallsGoOn) {
   }
 }
 
+TEST(Gradient, OfDifferentOperationsOnDifferentRanksIsOneError) {
+  World world(3);
+  const auto texts = errors(world, [](Communicator c) {
+    const auto x = tensor<float>({3}, {1.0f * c.rank(), 2, 3});
+    const auto gathered = c.all_gather_float(x);
+    const auto summed = c.all_reduce_sum(x);
+    if (c.rank() == 1) {
+      all_reduce_gradient(c, summed, x);
+    } else {
+      all_gather_gradient(c, gathered, gathered);
+    }
+  });
+  for (const std::string& text : texts) {
+    EXPECT_EQ(text,
+              "operation | gradient on world: broken contract (operation): every rank must ask for "
+              "the same gradient; ranks 0, 2 asked for that of all_gather_float; rank 1 asked for "
+              "that of all_reduce_sum");
+  }
+}
+
+TEST(Gradient, OfABroadcastFromAnotherRootIsOneError) {
+  World world(2);
+  const auto with_roots = [&](std::int64_t first, std::int64_t second) {
+    return errors(world, [=](Communicator c) {
+      const auto y = c.broadcast_float(tensor<float>({1}, {1.0f + c.rank()}), 1);
+      broadcast_gradient(c, y, c.rank() == 0 ? first : second, y);
+    });
+  };
+  for (const std::string& text : with_roots(0, 1)) {
+    EXPECT_EQ(text,
+              "roots_differ | gradient of broadcast_float on world: broken contract (roots_differ): "
+              "every rank must name the same root; rank 0 passed root 0; rank 1 passed root 1");
+  }
+  EXPECT_EQ(with_roots(1, 2)[0].substr(0, 20), "root_out_of_range | ");
+  EXPECT_EQ(with_roots(1, 1)[0], "nothing");
+}
+
 TEST(B65, IntegersHaveNoDerivative) {
   World world(2);
   for (const std::string& text :
@@ -292,6 +329,52 @@ TEST(HostIntegers, OfDifferentLengthsArriveWhole) {
     ASSERT_EQ(told.size(), 4u);
     for (int rank = 0; rank < 4; ++rank) {
       EXPECT_EQ(told[static_cast<std::size_t>(rank)], own(rank)) << "rank " << rank;
+    }
+  }
+}
+
+// A communicator that gets the integers of its peers wrong.
+struct WrongIntegers : Communicator {
+  WrongIntegers(Communicator base, IntTensor (*change_)(IntTensor))
+      : Communicator(base), change(change_) {}
+  IntTensor all_gather_int(const IntTensor& x) const {
+    return change(Communicator::all_gather_int(x));
+  }
+  IntTensor (*change)(IntTensor);
+};
+
+TEST(HostIntegers, ThatABackendGetsWrongAreAnErrorAndNothingWorse) {
+  World world(2);
+  IntTensor (*const changes[])(IntTensor) = {
+      [](IntTensor x) { return IntTensor::zeros(DType::i32, x.shape()); },
+      [](IntTensor x) { return IntTensor::zeros(x.dtype(), {x.elements() - 1}); },
+      [](IntTensor x) { return IntTensor::zeros(x.dtype(), x.shape()); },
+      [](IntTensor x) {
+        for (std::int64_t& value : x.mutable_values<std::int64_t>()) value = -1;
+        return x;
+      },
+      [](IntTensor x) {
+        for (std::int64_t& value : x.mutable_values<std::int64_t>()) value = 63;
+        return x;
+      },
+      [](IntTensor x) {
+        for (std::int64_t& value : x.mutable_values<std::int64_t>()) value = INT64_MAX;
+        return x;
+      },
+  };
+  for (const auto change : changes) {
+    const auto texts = world.run([&](Communicator bare) -> std::string {
+      const WrongIntegers c(bare, change);
+      const auto y = c.all_reduce_sum(tensor<float>({1}, {1}));
+      try {
+        all_reduce_gradient(c, y, y);
+      } catch (const Error& error) {
+        return error.what();
+      }
+      return "nothing";
+    });
+    for (const std::string& text : texts) {
+      EXPECT_NE(text.find("all_gather_int returned"), std::string::npos) << text;
     }
   }
 }

@@ -2,17 +2,21 @@
 #include <gtest/gtest.h>
 
 #include <memory>
+#include <optional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <lockstep/differentiation/scope.hpp>
 #include <lockstep/sim/world.hpp>
 
 #include "expect.hpp"
+#include "filled.hpp"
 
 namespace lockstep::differentiation {
 namespace {
 
+using lockstep::testing::filled;
 using lockstep::testing::tensor;
 using sim::Communicator;
 using sim::World;
@@ -20,6 +24,13 @@ using Value = Tracked<FloatTensor>;
 
 FloatTensor vector(std::vector<float> values) {
   return tensor<float>({static_cast<std::int64_t>(values.size())}, values);
+}
+
+FloatTensor times(const FloatTensor& a, const FloatTensor& b) {
+  return filled<float>(a.shape(), [&](std::int64_t i) {
+    const auto at = static_cast<std::size_t>(i);
+    return a.values<float>()[at] * b.values<float>()[at];
+  });
 }
 
 // Every rank's error in `body`; "nothing" where it threw none.
@@ -195,6 +206,161 @@ TEST(Scope, ValuesOfAnotherScopeAreRefused) {
     EXPECT_ERROR(gradients.of(x), InvalidArgument, "the scope's own variables");
     EXPECT_ERROR(gradients.of(vector({1})), InvalidArgument, "the scope's own variables");
   });
+}
+
+TEST(Scope, AValueOfAnotherScopeIsRefusedBeforeTheCallIsEntered) {
+  World world(2);
+  const auto sums = world.run([](Communicator bare) {
+    const Scope scope(bare);
+    const Scope other(bare);
+    const Value x = other.variable(vector({1}));
+    EXPECT_ERROR(scope.communicator().all_reduce_sum(x), InvalidArgument, "another scope");
+    EXPECT_ERROR(scope.communicator().all_to_all_v_float(x, std::vector<std::int64_t>{1, 0}),
+                 InvalidArgument, "another scope");
+    // Had it entered, this would be out of step with what was recorded.
+    const Value y = scope.variable(vector({1.0f + bare.rank()}));
+    const Value sum = scope.communicator().all_reduce_sum(y);
+    scope.backward({{sum, vector({1})}});
+    return sum.value();
+  });
+  for (const FloatTensor& sum : sums) EXPECT_TENSOR(vector({3}), sum);
+}
+
+TEST(Scope, AGradientOfOneOperationMeetsABackwardAsOneError) {
+  World world(2);
+  expect_everywhere(
+      "operation | gradient on world: broken contract (operation): every rank must ask for the same "
+      "gradient; rank 0 asked for that of a whole window; rank 1 asked for that of all_reduce_sum",
+      errors(world, [](Communicator bare) {
+        const Scope scope(bare);
+        const Value y = scope.communicator().all_reduce_sum(scope.variable(vector({1})));
+        if (bare.rank() == 0) {
+          scope.backward({{y, vector({1})}});
+        } else {
+          all_reduce_gradient(bare, y.value(), vector({1}));
+        }
+      }));
+}
+
+TEST(Scope, IsUsedByOneThreadAtATime) {
+  World world(1);
+  world.run([](Communicator bare) {
+    const Scope scope(bare);
+    const auto c = scope.communicator();
+    const Value x = scope.variable(vector({3}));
+    // In turn, threads may share it.
+    Value y = x;
+    std::thread([&] { y = c.group({0}).all_reduce_sum(x); }).join();
+    const Value z = scope.local(vector({6}), {y}, [&](const FloatTensor& up) {
+      // At once they may not: this thread is in the middle of backward.
+      std::thread([&] {
+        EXPECT_ERROR(scope.variable(vector({1})), InvalidArgument, "two threads use one scope");
+        EXPECT_ERROR(c.all_reduce_sum(vector({1})), InvalidArgument, "two threads use one scope");
+      }).join();
+      // And what this thread itself asks for now comes too late.
+      EXPECT_ERROR(scope.variable(vector({1})), InvalidArgument, "spent");
+      EXPECT_ERROR(scope.backward({}), InvalidArgument, "spent");
+      return std::vector{up};
+    });
+    EXPECT_TENSOR(vector({5}), scope.backward({{z, vector({5})}}).of(x));
+  });
+}
+
+TEST(Scope, APullBackThatThrowsLeavesTheOthersWithATransportError) {
+  World world(3);
+  EXPECT_ERROR(world.run([](Communicator bare) {
+    const Scope scope(bare);
+    const auto c = scope.communicator();
+    const Value x = c.all_reduce_sum(scope.variable(vector({1})));
+    const Value y = scope.local(vector({1}), {x}, [&](const FloatTensor& up) {
+      if (bare.rank() == 1) throw Error("out of memory");
+      return std::vector{up};
+    });
+    const Value z = c.all_reduce_sum(y);
+    scope.backward({{z, vector({1})}});
+  }),
+               Error, "out of memory");
+  ASSERT_EQ(world.failures().size(), 3u);
+  for (std::size_t i : {1u, 2u}) {
+    EXPECT_NE(world.failures()[i].text.find("rank 1 can no longer arrive: it threw"),
+              std::string::npos)
+        << world.failures()[i].text;
+  }
+}
+
+TEST(Scope, ThatIsGivenUpFreesWhatItsPullBacksHold) {
+  World world(1);
+  world.run([](Communicator bare) {
+    const auto held = std::make_shared<int>(0);
+    {
+      const Scope scope(bare);
+      const Value x = scope.variable(vector({1}));
+      // Pull-backs hold tracked values, which are no handles of the scope.
+      const Value y = scope.local(vector({1}), {x}, [held, x](const FloatTensor&) {
+        return std::vector{x.value()};
+      });
+      scope.local(vector({1}), {x, y}, [held, x, y](const FloatTensor& up) {
+        return std::vector{times(up, x.value()), y.value()};
+      });
+      EXPECT_EQ(held.use_count(), 3);
+    }
+    EXPECT_EQ(held.use_count(), 1);
+  });
+}
+
+TEST(Scope, ThatIsGivenUpLeavesItsCommunicators) {
+  // The peers of a rank that drops its scope halfway must hear of it.
+  std::vector<Communicator> ranks = sim::make_communicators(2);
+  std::thread leaver([own = std::move(ranks[0])]() mutable {
+    const Scope scope(std::move(own));
+    const Value x = scope.variable(vector({1}));
+    const Value y = scope.communicator().all_reduce_sum(x);
+    scope.local(vector({1}), {y}, [x, y](const FloatTensor& up) { return std::vector{up}; });
+  });
+  const Communicator stays = std::move(ranks[1]);
+  ranks.clear();
+  stays.all_reduce_sum(vector({1}));
+  EXPECT_THROW(stays.all_reduce_sum(vector({1})), TransportError);
+  leaver.join();
+}
+
+TEST(Scope, OfAGroupIsTakenBackByItsMembersAlone) {
+  World world(4);
+  const auto gradients = world.run([](Communicator bare) -> std::optional<FloatTensor> {
+    if (bare.rank() == 1) return std::nullopt;
+    const Scope scope(bare.group({3, 0, 2}));
+    const auto c = scope.communicator();
+    const auto pair = c.rank() < 2 ? std::optional(c.group({1, 0})) : std::nullopt;  // 0 and 3
+    const Value x = scope.variable(vector({1.0f + bare.rank()}));
+    const Value y = pair ? pair->all_reduce_sum(x) : x;
+    const Value z = c.all_gather_float(y);
+    std::vector<Seed<FloatTensor>> seeds;
+    if (c.rank() == 2) seeds = {{z, vector({1, 10, 100})}};
+    return scope.backward(seeds).of(x);
+  });
+  EXPECT_TENSOR(vector({11}), *gradients[0]);
+  EXPECT_TENSOR(vector({11}), *gradients[3]);
+  EXPECT_TENSOR(vector({100}), *gradients[2]);
+}
+
+TEST(Scope, ScopesBesideEachOtherKeepTheirOwnWindows) {
+  World world(2);
+  const auto all = world.run([](Communicator bare) {
+    const Scope outer(bare);
+    const Scope inner(bare);
+    const Value x = outer.variable(vector({1.0f + bare.rank()}));
+    const Value u = inner.variable(vector({5}));
+    const Value y = outer.communicator().all_reduce_sum(x);
+    const Value v = inner.communicator().all_gather_float(u);
+    const Value z = outer.communicator().all_reduce_sum(y);
+    const auto of_inner = inner.backward({{v, vector({1, 10})}}).of(u);
+    // The result of a scope that is spent is an ordinary tensor to another one.
+    const auto of_outer = outer.backward({{z, vector({1})}, {y, v.value().slice_rows(0, 1)}}).of(x);
+    return std::pair{of_inner, of_outer};
+  });
+  EXPECT_TENSOR(vector({2}), all[0].first);
+  EXPECT_TENSOR(vector({20}), all[1].first);
+  for (const auto& [inner, outer] : all) EXPECT_TENSOR(vector({4 + 10}), outer);
 }
 
 TEST(Scope, GivesBackWhatItHeldAfterBackward) {

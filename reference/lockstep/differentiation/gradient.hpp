@@ -65,7 +65,7 @@ FloatTensorOf<C> reverse_all_to_all_v(C c, const FloatTensorOf<C>& upstream,
   return c.all_to_all_v_float(upstream, receive_counts).value;
 }
 
-// --- Agreement on upstream gradients
+// --- Agreement on what is asked and on upstream gradients
 
 // An upstream gradient that is not like the value it belongs to.
 struct UnlikeUpstream {
@@ -77,6 +77,23 @@ struct UnlikeUpstream {
 // nothing.
 std::vector<std::int64_t> encode(std::span<const UnlikeUpstream> unlike);
 std::vector<UnlikeUpstream> decode_unlike(std::span<const std::int64_t> integers);
+
+// The first integer that a rank tells the others before a reverse pass: the operation whose gradient
+// it asks for, or that it takes back a whole window.
+inline constexpr std::int64_t asks_for_window = -1;
+// What ranks ask for where that is not the same thing on all, from what they told; else nothing.
+std::optional<std::string> explain_asked(std::span<const std::vector<std::int64_t>> told);
+
+// One rank's question for the gradient of one call, and the first thing by which the questions of all
+// ranks do not fit together: what they ask for, the root, the upstreams.
+std::vector<std::int64_t> encode_question(Operation operation, std::int64_t root,
+                                          std::span<const UnlikeUpstream> unlike);
+struct GradientBreach {
+  Violation violation;
+  std::string explanation;
+};
+std::optional<GradientBreach> find_breach_of_questions(
+    std::span<const std::vector<std::int64_t>> told);
 
 // The sentence for entry r of the list being rank r's, or nothing when none is unlike.
 std::optional<std::string> explain_unlike(std::span<const std::vector<UnlikeUpstream>> ranks);
@@ -99,23 +116,25 @@ std::string name_of(const C& c) {
 }
 
 // Entered by every rank. Where any rank's upstream gradient is unlike its result, every rank throws
-// the same ContractError (`gradient`). Returns the upstream, or where there is none true zeros:
-// +0.0 also where the result is infinite or NaN.
+// the same ContractError (`gradient`), and so it does where ranks ask for the gradients of different
+// operations or name different roots. Returns the upstream, or where there is none true zeros: +0.0
+// also where the result is infinite or NaN.
 template <IntegerTensorCollective C>
 FloatTensorOf<C> agreed_upstream(C& c, Operation operation, const FloatTensorOf<C>& result,
-                                 const std::optional<FloatTensorOf<C>>& upstream) {
+                                 const std::optional<FloatTensorOf<C>>& upstream,
+                                 std::int64_t root = 0) {
   std::vector<UnlikeUpstream> mine;
   if (upstream) {
     if (const auto unlike = find_unlike(result, *upstream)) mine.push_back(*unlike);
   }
-  std::vector<std::vector<UnlikeUpstream>> ranks;
-  for (const auto& theirs : HostIntegers<C>::gather(c, encode(mine))) {
-    ranks.push_back(decode_unlike(theirs));
-  }
-  if (const std::optional<std::string> explanation = explain_unlike(ranks)) {
-    throw ContractError(Violation::gradient, operation,
-                        "gradient of " + std::string(name(operation)) + " on " + name_of(c),
-                        *explanation);
+  const auto told = HostIntegers<C>::gather(c, encode_question(operation, root, mine));
+  if (const std::optional<GradientBreach> breach = find_breach_of_questions(told)) {
+    // Alike on ranks that asked for different things.
+    const bool one = breach->violation != Violation::operation;
+    throw ContractError(
+        breach->violation, one ? std::optional(operation) : std::nullopt,
+        "gradient " + (one ? "of " + std::string(name(operation)) + " " : "") + "on " + name_of(c),
+        breach->explanation);
   }
   return upstream ? *upstream : TensorOperations<FloatTensorOf<C>>::zeros_like(result);
 }
@@ -125,7 +144,8 @@ FloatTensorOf<C> agreed_upstream(C& c, Operation operation, const FloatTensorOf<
 // `result` is what the forward call returned to this rank. `upstream` is the gradient of this
 // rank's loss with respect to it; nothing means that this rank's loss does not use the result, and
 // the rank still enters. An upstream unlike its result, on any rank, is the same ContractError
-// (`gradient`) on every rank, and no gradient moves.
+// (`gradient`) on every rank, and no gradient moves; ranks that ask for the gradients of different
+// operations (`operation`), or name different roots, are found out in the same way.
 
 // Of the shape of this rank's shard.
 template <IntegerTensorCollective C>
@@ -153,7 +173,7 @@ FloatTensorOf<C> all_reduce_gradient(C c, const FloatTensorOf<C>& result,
 template <IntegerTensorCollective C>
 FloatTensorOf<C> broadcast_gradient(C c, const FloatTensorOf<C>& result, std::int64_t root,
                                     const std::optional<FloatTensorOf<C>>& upstream) {
-  const auto agreed = agreed_upstream(c, Operation::broadcast_float, result, upstream);
+  const auto agreed = agreed_upstream(c, Operation::broadcast_float, result, upstream, root);
   auto gradient = reverse_broadcast(c, agreed, root);
   return gradient ? *std::move(gradient) : TensorOperations<FloatTensorOf<C>>::zeros_like(result);
 }

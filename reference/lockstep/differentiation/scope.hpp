@@ -24,8 +24,10 @@
 //   InvalidArgument              a second backward, or recording after it
 // After a ContractError the window is still open.
 //
-// A scope is one rank's own: threads do not share it. It holds on to its communicators and values
-// until backward has run and the last handle is gone.
+// A scope is one rank's own. Any thread may use it, but one at a time (InvalidArgument when two do
+// at once). It holds on to its values until backward has run, and to its communicators until the
+// last handle is gone: a Scope, or a communicator that records on it. Tracked values are no handles,
+// so that a pull-back may hold some.
 #pragma once
 
 #include <memory>
@@ -49,6 +51,15 @@ class Scope;
 template <IntegerTensorCollective C>
 class Differentiable;
 
+namespace detail {
+
+// Are both made from one shared_ptr, whether or not its object is still there?
+inline bool same_owner(const std::weak_ptr<const void>& a, const std::weak_ptr<const void>& b) {
+  return !a.owner_before(b) && !b.owner_before(a);
+}
+
+}  // namespace detail
+
 // A tensor and its place on a tape; a constant where it has none. A T becomes a constant by itself.
 template <class T>
 class Tracked {
@@ -63,11 +74,11 @@ class Tracked {
   friend class Scope;
   friend class Gradients<T>;
 
-  Tracked(T value, std::shared_ptr<const void> tape, int node)
+  Tracked(T value, std::weak_ptr<const void> tape, int node)
       : value_(std::move(value)), tape_(std::move(tape)), node_(node) {}
 
   T value_;
-  std::shared_ptr<const void> tape_;
+  std::weak_ptr<const void> tape_;
   int node_ = no_node;
 };
 
@@ -94,19 +105,20 @@ class Gradients {
  private:
   template <IntegerTensorCollective C>
   friend class Scope;
-  Gradients(std::shared_ptr<const void> tape, std::vector<bool> variables,
+  Gradients(std::weak_ptr<const void> tape, std::vector<bool> variables,
             std::vector<std::optional<T>> by_node)
       : tape_(std::move(tape)), variables_(std::move(variables)), by_node_(std::move(by_node)) {}
 
   const std::optional<T>& entry(const Tracked<T>& variable) const {
     const auto node = static_cast<std::size_t>(variable.node_);
-    if (variable.is_constant() || variable.tape_ != tape_ || !variables_[node]) {
+    if (variable.is_constant() || !detail::same_owner(variable.tape_, tape_) ||
+        !variables_[node]) {
       throw InvalidArgument("gradients are those of the scope's own variables");
     }
     return by_node_[node];
   }
 
-  std::shared_ptr<const void> tape_;
+  std::weak_ptr<const void> tape_;
   std::vector<bool> variables_;  // which nodes are
   std::vector<std::optional<T>> by_node_;
 };
@@ -127,12 +139,16 @@ class Scope {
   Differentiable<C> communicator() const { return Differentiable<C>(*this, 0); }
 
   // A value to differentiate with respect to.
-  Tracked<T> variable(T value) const { return track(value, tape_->add_variable(value)); }
+  Tracked<T> variable(T value) const {
+    const typename Tape<C>::Use use(*tape_);
+    return track(value, tape_->add_variable(value));
+  }
 
   // The result of an operation of this rank alone: its value, its inputs, and how an upstream
   // gradient of the value becomes one gradient per input, each of that input's dtype and shape
   // (else InvalidArgument in backward). The pull-back runs at most once, and enters no collective.
   Tracked<T> local(T value, const std::vector<Tracked<T>>& inputs, PullBack pull_back) const {
+    const typename Tape<C>::Use use(*tape_);
     if (!pull_back) throw InvalidArgument("a local operation needs a pull-back");
     std::vector<int> nodes;
     bool constant = true;
@@ -146,6 +162,7 @@ class Scope {
 
   // Entered by every rank of the scope's communicator. See above.
   Gradients<T> backward(const std::vector<Seed<T>>& seeds) const {
+    const typename Tape<C>::Use use(*tape_);
     std::vector<typename Tape<C>::Seed> list;
     for (const Seed<T>& seed : seeds) {
       list.push_back({node_of(seed.value), seed.value.value(), seed.upstream});
@@ -159,7 +176,7 @@ class Scope {
 
   Tracked<T> track(T value, int node) const { return {std::move(value), tape_, node}; }
   int node_of(const Tracked<T>& x) const {
-    if (!x.is_constant() && x.tape_ != tape_) {
+    if (!x.is_constant() && !detail::same_owner(x.tape_, tape_)) {
       throw InvalidArgument("a tracked value of another scope");
     }
     return x.node_;
@@ -183,28 +200,39 @@ class Differentiable {
   Scope<C> autodiff_context() const { return scope_; }
 
   Tracked<T> all_gather_float(const Tracked<T>& x) const {
-    return record(Operation::all_gather_float, x, bare_open().all_gather_float(x.value()), true,
-                  [c = bare()](const T& upstream) { return reverse_all_gather(c, upstream); });
+    const Recording recording(*this, x);
+    return record(
+        Operation::all_gather_float, recording, bare().all_gather_float(x.value()), true,
+        [c = bare()](const T& upstream) { return reverse_all_gather(c, upstream); });
   }
   Tracked<T> reduce_scatter_sum(const Tracked<T>& x) const {
-    return record(Operation::reduce_scatter_sum, x, bare_open().reduce_scatter_sum(x.value()), true,
-                  [c = bare()](const T& upstream) { return reverse_reduce_scatter(c, upstream); });
+    const Recording recording(*this, x);
+    return record(
+        Operation::reduce_scatter_sum, recording, bare().reduce_scatter_sum(x.value()), true,
+        [c = bare()](const T& upstream) { return reverse_reduce_scatter(c, upstream); });
   }
   Tracked<T> all_reduce_sum(const Tracked<T>& x) const {
-    return record(Operation::all_reduce_sum, x, bare_open().all_reduce_sum(x.value()), true,
+    const Recording recording(*this, x);
+    return record(Operation::all_reduce_sum, recording, bare().all_reduce_sum(x.value()), true,
                   [c = bare()](const T& upstream) { return reverse_all_reduce(c, upstream); });
   }
   Tracked<T> broadcast_float(const Tracked<T>& x, std::int64_t root) const {
+    const Recording recording(*this, x);
     return record(
-        Operation::broadcast_float, x, bare_open().broadcast_float(x.value(), root), rank() == root,
+        Operation::broadcast_float, recording, bare().broadcast_float(x.value(), root),
+        rank() == root,
         [c = bare(), root](const T& upstream) { return reverse_broadcast(c, upstream, root); });
   }
-  int_tensor all_gather_int(const int_tensor& x) const { return bare_open().all_gather_int(x); }
+  int_tensor all_gather_int(const int_tensor& x) const {
+    const Recording recording(*this);
+    return bare().all_gather_int(x);
+  }
   VariableTensorExchange<Tracked<T>> all_to_all_v_float(
       const Tracked<T>& x,
       std::span<const std::int64_t> send_counts) const requires VariableTensorCollective<C> {
-    auto exchange = bare_open().all_to_all_v_float(x.value(), send_counts);
-    auto value = record(Operation::all_to_all_v_float, x, std::move(exchange.value), true,
+    const Recording recording(*this, x);
+    auto exchange = bare().all_to_all_v_float(x.value(), send_counts);
+    auto value = record(Operation::all_to_all_v_float, recording, std::move(exchange.value), true,
                         [c = bare(), counts = exchange.receive_counts](const T& upstream) {
                           return reverse_all_to_all_v(c, upstream, counts);
                         });
@@ -213,13 +241,14 @@ class Differentiable {
   VariableTensorExchange<int_tensor> all_to_all_v_int(
       const int_tensor& x,
       std::span<const std::int64_t> send_counts) const requires VariableTensorCollective<C> {
-    return bare_open().all_to_all_v_int(x, send_counts);
+    const Recording recording(*this);
+    return bare().all_to_all_v_int(x, send_counts);
   }
 
   // Sub-communicators that record on the same scope, as those of C are made.
   Differentiable group(std::span<const int> ranks) const requires requires(C c) { c.group(ranks); }
   {
-    bare_open();
+    const Recording recording(*this);
     return Differentiable(scope_, scope_.tape_->add_group(number_, ranks));
   }
   Differentiable group(std::initializer_list<int> ranks) const requires
@@ -232,7 +261,7 @@ class Differentiable {
     c.split(color, key);
   }
   {
-    bare_open();
+    const Recording recording(*this);
     return Differentiable(scope_, scope_.tape_->add_split(number_, color, key));
   }
 
@@ -245,14 +274,24 @@ class Differentiable {
   Differentiable(Scope<C> scope, int number) : scope_(std::move(scope)), number_(number) {}
 
   C& bare() const { return scope_.tape_->communicator(number_); }
-  C& bare_open() const {
-    scope_.tape_->require_open();
-    return bare();
-  }
 
-  Tracked<T> record(Operation operation, const Tracked<T>& x, T value, bool depends,
+  // The scope in use for one call. All that can be wrong on this rank alone is found before the call
+  // is entered.
+  struct Recording {
+    explicit Recording(const Differentiable& c) : use(*c.scope_.tape_) {
+      c.scope_.tape_->require_open();
+    }
+    Recording(const Differentiable& c, const Tracked<T>& x) : Recording(c) {
+      input = c.scope_.node_of(x);
+    }
+
+    typename Tape<C>::Use use;
+    int input = no_node;
+  };
+
+  Tracked<T> record(Operation operation, const Recording& recording, T value, bool depends,
                     typename Tape<C>::Reverse reverse) const {
-    const int node = scope_.tape_->add_collective(number_, operation, value, scope_.node_of(x),
+    const int node = scope_.tape_->add_collective(number_, operation, value, recording.input,
                                                   depends, std::move(reverse));
     return scope_.track(std::move(value), node);
   }

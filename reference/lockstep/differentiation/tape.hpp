@@ -5,6 +5,7 @@
 // beside it holds what other ranks need to know of the collectives (window.hpp).
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -12,6 +13,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <thread>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -41,6 +43,27 @@ class Tape {
     int node;
     T value;
     T upstream;
+  };
+
+  // Held while a thread uses the tape; a pull-back may use it within its thread's own backward.
+  // Throws InvalidArgument where another thread is at it.
+  class Use {
+   public:
+    explicit Use(Tape& tape) : user_(tape.user_) {
+      std::thread::id user;
+      owns_ = user_.compare_exchange_strong(user, std::this_thread::get_id());
+      if (owns_ || user == std::this_thread::get_id()) return;
+      throw InvalidArgument("two threads use one scope at once; a rank is in one call at a time");
+    }
+    ~Use() {
+      if (owns_) user_.store(std::thread::id());
+    }
+    Use(const Use&) = delete;
+    Use& operator=(const Use&) = delete;
+
+   private:
+    std::atomic<std::thread::id>& user_;
+    bool owns_;
   };
 
   explicit Tape(C root) { add_communicator(std::move(root), {}, {}); }
@@ -183,7 +206,10 @@ class Tape {
     C& root = communicator(0);
     auto either = find_reached(HostIntegers<C>::gather(root, encode(window_)), root.rank());
     if (const auto* breach = std::get_if<WindowBreach>(&either)) {
-      throw ContractError(breach->violation, std::nullopt, "backward on " + name_of(root),
+      // As the functions for single gradients have it, where ranks ask for one of those.
+      const bool mixed = breach->violation == Violation::operation;
+      throw ContractError(breach->violation, std::nullopt,
+                          (mixed ? "gradient on " : "backward on ") + name_of(root),
                           breach->explanation);
     }
     return std::get<0>(std::move(either));
@@ -233,6 +259,7 @@ class Tape {
   std::map<int, std::int64_t> splits_;  // so many of each communicator
   std::vector<std::optional<T>> gradients_;
   bool spent_ = false;
+  std::atomic<std::thread::id> user_{};  // the thread that is using it, if one is
 };
 
 }  // namespace lockstep::differentiation

@@ -67,8 +67,9 @@ struct WindowBreach {
 
 // Entry r of `descriptions` is rank r's window, encoded. For each collective of `rank`, whether
 // anybody's loss reaches it: directly, or because it is reached on any rank through what another
-// collective feeds on. Or what breaks the contract: upstream gradients unlike their values
-// (`gradient`), or members of a communicator that recorded different collectives on it (`window`).
+// collective feeds on. Or what breaks the contract: ranks that ask for the gradient of one operation
+// instead (`operation`), upstream gradients unlike their values (`gradient`), or members of a
+// communicator that recorded different collectives on it (`window`).
 std::variant<std::vector<bool>, WindowBreach> find_reached(
     std::span<const std::vector<std::int64_t>> descriptions, int rank);
 
