@@ -201,8 +201,11 @@ class StepReader {
       place.require_object("an input from an earlier step", {"from_step", "send_counts"});
       input.from_step = read_reference(place.at("from_step"), member);
     } else {
-      place.require_object("an input", {"dtype", "shape", "values", "from_step", "send_counts"});
+      place.require_object("an input",
+                           {"dtype", "shape", "values", "layout", "from_step", "send_counts"});
       input.tensor = read_tensor(place, integers, name(operation));
+      constexpr MemoryLayout layouts[] = {MemoryLayout::slice, MemoryLayout::strided};
+      if (place.has("layout")) input.layout = read_name<MemoryLayout>(place.at("layout"), layouts);
     }
     if (is_all_to_all_v(operation)) {
       input.send_counts = read_counts(place.at("send_counts"));

@@ -65,6 +65,9 @@ std::string input_object(const std::optional<Input>& input, Operation operation)
   std::string text = "{ ";
   text += input->from_step ? "\"from_step\": " + std::to_string(*input->from_step)
                            : tensor_keys(input->tensor);
+  if (!input->from_step && input->layout != MemoryLayout::dense) {
+    text += ", \"layout\": " + in_quotes(name(input->layout));
+  }
   if (is_all_to_all_v(operation)) text += ", \"send_counts\": " + integers(input->send_counts);
   return text += " }";
 }

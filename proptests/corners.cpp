@@ -43,6 +43,8 @@ constexpr CornerText texts[corner_count] = {
     {"four_axes", "four axes"},
     {"five_axes", "five axes"},
     {"zero_trailing_axis", "a trailing axis of length zero"},
+    {"slice_input", "a tensor inside a larger block"},
+    {"strided_input", "a tensor with strides"},
     {"odd_length", "an odd number of elements above 8"},
     {"near_power_of_two", "one element from a power of two"},
     {"near_large_power", "the same from 64 KiB on"},
@@ -110,6 +112,8 @@ class CornerFinder {
           add(Corner::result_fed_onward);
         } else {
           tensor(step, input->tensor);
+          add(Corner::slice_input, input->layout == MemoryLayout::slice);
+          add(Corner::strided_input, input->layout == MemoryLayout::strided);
         }
       }
       if (is_sum(step.operations[0])) sum(step);

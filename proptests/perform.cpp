@@ -21,18 +21,24 @@ Tensor deep_copy(const Tensor& x) {
   return Tensor::from_bytes(x.dtype(), x.shape(), x.bytes());
 }
 
+Tensor through_strides(const Tensor& x) {
+  const Laid laid = laid_out(x, MemoryLayout::strided);
+  if (x.elements() == 0) return deep_copy(x);
+  return Tensor::from_strided(x.dtype(), x.shape(), laid.view.strides,
+                              laid.block.data() + laid.view.origin * size_of(x.dtype()));
+}
+
 // A tensor to pass to the backend, and what its memory held before.
 class Passed {
  public:
-  // A tensor made for this call: a block of its own, or the middle of a block that is one element
-  // longer on either side, as a tensor that was cut out of another one is.
-  Passed(const Tensor& x, bool inside_a_block) : tensor_(deep_copy(x)), block_(tensor_) {
-    if (inside_a_block) {
-      block_ = Tensor::zeros(x.dtype(), Shape{x.elements() + 2});
-      const auto middle = block_.mutable_bytes().subspan(
-          static_cast<std::size_t>(size_of(x.dtype())), x.bytes().size());
-      std::ranges::copy(x.bytes(), middle.begin());
+  // A tensor made for this call, as far as a dense one can have that layout.
+  Passed(const Tensor& x, MemoryLayout layout) {
+    if (layout == MemoryLayout::slice) {
+      block_ = laid_out(x, layout).block;
       tensor_ = block_.slice_rows(1, x.elements() + 1).reshape(x.shape());
+    } else {
+      tensor_ = layout == MemoryLayout::strided ? through_strides(x) : deep_copy(x);
+      block_ = tensor_;
     }
     before_ = deep_copy(block_);
   }
@@ -187,11 +193,15 @@ class Performance {
       if (!case_.window) passed_.clear();
       const Passed& passed = hold(
           index, input.from_step ? Passed(value_of(static_cast<std::size_t>(*input.from_step)))
-                                 : Passed(input.tensor, inside_a_block(index)));
+                                 : Passed(input.tensor, input.layout));
       const auto make = [&] {
         if (case_.window) return recorded_call(index, member, passed.tensor());
-        return call(communicator(step.group), step.operations[member], passed.tensor(), root,
-                    input.send_counts);
+        Subject& subject = communicator(step.group);
+        subject.lay_out_inputs(input.layout);
+        Returned returned = call(subject, step.operations[member], passed.tensor(), root,
+                                 input.send_counts);
+        subject.lay_out_inputs(MemoryLayout::dense);
+        return returned;
       };
       for (std::int64_t repetition = 0; repetition < step.repeat; ++repetition) {
         Outcome now;
@@ -244,7 +254,7 @@ class Performance {
     const Passed* passed = nullptr;
     std::optional<FloatTensor> upstream;
     if (const std::optional<Tensor>& given = step.upstream[member]) {
-      passed = &hold(index, Passed(*given, inside_a_block(index)));
+      passed = &hold(index, Passed(*given, upstream_layout(index)));
       upstream = FloatTensor(passed->tensor());
     }
     const Returned result{value_of(index), outcome.receive_counts};
@@ -281,7 +291,7 @@ class Performance {
     for (const auto& [step, call] : window_call_) {
       const std::optional<Tensor>* given = own_upstream(step);
       if (given == nullptr || !*given) continue;
-      const Passed& passed = hold(step, Passed(**given, inside_a_block(step)));
+      const Passed& passed = hold(step, Passed(**given, upstream_layout(step)));
       upstream[static_cast<std::size_t>(call)] = FloatTensor(passed.tensor());
     }
     const std::vector<bool> reached = reached_steps(case_);
@@ -355,8 +365,9 @@ class Performance {
   }
 
   // Both ways of holding a tensor, on every rank and beside each other in every step.
-  bool inside_a_block(std::size_t step) const {
-    return (step + static_cast<std::size_t>(rank_)) % 2 == 1;
+  MemoryLayout upstream_layout(std::size_t step) const {
+    return (step + static_cast<std::size_t>(rank_)) % 2 == 1 ? MemoryLayout::slice
+                                                             : MemoryLayout::dense;
   }
 
   const Case& case_;

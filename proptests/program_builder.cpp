@@ -20,6 +20,8 @@ constexpr std::int64_t most_elements_fed = 4096;
 // Related calls are several of the size of one, and one of them may pass every tensor as often as
 // there are ranks.
 constexpr std::int64_t most_related_elements = 300'000;
+// Strides are slow to follow.
+constexpr std::int64_t most_strided_elements = 70'000;
 // A gather's results are as large as the world times its inputs, on every rank, and so are the
 // upstream gradients of a step that has any.
 constexpr std::int64_t most_upstream_elements = 1'000'000;
@@ -180,8 +182,8 @@ void ProgramBuilder::differentiate() {
   if (dice_.one_in(case_.window ? 60 : 8)) {
     for (const int member : dice_.some_of(ranks)) {
       std::optional<Tensor>& one = step.upstream[static_cast<std::size_t>(member)];
-      const Shape shape = dice_.pick({one->shape(), one->shape(), Shape{one->elements() + 1, 1},
-                                      Shape{one->elements(), 1}});
+      const Shape shape = dice_.pick(
+          {one->shape(), one->shape(), Shape{one->elements() + 1, 1}, Shape{one->elements(), 1}});
       const DType wrong = dice_.pick(floating_dtypes);  // the right one, with luck
       one = elements_to_move(dice_, wrong, {shape})[0];
     }
@@ -289,6 +291,17 @@ std::optional<Step> ProgramBuilder::fed_call(Operation operation, const std::vec
   return step;
 }
 
+// Layouts on some ranks and not on others: nobody may conclude from its own to another's.
+void ProgramBuilder::draw_layouts(Step& step) {
+  if (dice_.one_in(2)) return;
+  for (std::optional<Input>& input : step.inputs) {
+    if (!input || input->from_step) continue;
+    input->layout = dice_.pick({MemoryLayout::dense, MemoryLayout::slice, MemoryLayout::slice,
+                                MemoryLayout::strided, MemoryLayout::strided});
+    if (input->tensor.elements() > most_strided_elements) input->layout = MemoryLayout::slice;
+  }
+}
+
 std::optional<std::vector<ProgramBuilder::Result>> ProgramBuilder::results_of(
     const Step& step) const {
   std::vector<Signature> signatures;
@@ -320,6 +333,7 @@ std::optional<std::vector<ProgramBuilder::Result>> ProgramBuilder::results_of(
 }
 
 void ProgramBuilder::append(Step step) {
+  draw_layouts(step);
   for (std::size_t member = 0; member < step.members(); ++member) {
     if (!gone_[static_cast<std::size_t>(step.world_rank(member))]) continue;
     step.inputs[member].reset();

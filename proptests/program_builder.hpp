@@ -63,6 +63,7 @@ class ProgramBuilder {
                                      const std::vector<Shape>& shapes);
   // What else a relation needs to know of calls that begin with this one (related_calls.hpp).
   std::vector<std::int64_t> draw_parameter(Relation relation, const Step& base);
+  void draw_layouts(Step& step);
   void append(Step step);
   // The results of a step without a breach, per member; nothing when it has one.
   std::optional<std::vector<Result>> results_of(const Step& step) const;

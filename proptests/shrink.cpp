@@ -15,7 +15,7 @@
 namespace lockstep::kit {
 namespace {
 
-using Measure = std::array<std::uint64_t, 13>;
+using Measure = std::array<std::uint64_t, 14>;
 
 // A length or count as a term of a sum that cannot overflow, broken counts included.
 std::uint64_t bounded(std::int64_t value) {
@@ -29,7 +29,7 @@ DType plainest(DType dtype) {
 
 Measure measure(const Case& c) {
   std::uint64_t members = 0, references = 0, elements = 0, rows_sent = 0, axes = 0, lengths = 0;
-  std::uint64_t groups = 0, roots = 0, dtypes = 0, values = 0, repeats = 0;
+  std::uint64_t groups = 0, roots = 0, dtypes = 0, values = 0, repeats = 0, layouts = 0;
   const auto add_tensor = [&](const Tensor& tensor) {
     elements += static_cast<std::uint64_t>(tensor.elements());
     axes += tensor.shape().size();
@@ -51,6 +51,7 @@ Measure measure(const Case& c) {
         ++references;
       } else {
         add_tensor(input->tensor);
+        if (input->layout != MemoryLayout::dense) ++layouts;
       }
     }
     if (!step.upstream.empty()) ++references;
@@ -71,8 +72,8 @@ Measure measure(const Case& c) {
           references,     elements,
           rows_sent,      axes,
           lengths,        groups,
-          roots,          dtypes,
-          values};
+          roots,          layouts,
+          dtypes,         values};
 }
 
 }  // namespace

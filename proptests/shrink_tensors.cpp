@@ -215,9 +215,8 @@ Move rewriting_upstream(const Origin& origin, std::size_t step, Write write) {
     std::int64_t index = 0;
     for (std::optional<Tensor>& one : c.steps[step].upstream) {
       if (!one) continue;
-      one = rewritten(*one, index, [&](std::int64_t i, std::byte* element) {
-        write(one->dtype(), i, element);
-      });
+      one = rewritten(*one, index,
+                      [&](std::int64_t i, std::byte* element) { write(one->dtype(), i, element); });
     }
     return c;
   };
@@ -280,6 +279,30 @@ std::int64_t upstream_elements(const Step& step) {
   std::int64_t elements = 0;
   for (const std::optional<Tensor>& one : step.upstream) elements += one ? one->elements() : 0;
   return elements;
+}
+
+// Dense tensors in the place of others: of all, and of one at a time.
+void add_layout_moves(const Origin& origin, Moves& moves) {
+  const auto add = [&](auto chosen) {
+    moves.push_back([=]() -> std::optional<Case> {
+      Case c = *origin;
+      for (std::size_t s = 0; s < c.steps.size(); ++s) {
+        for (std::size_t member = 0; member < c.steps[s].members(); ++member) {
+          std::optional<Input>& input = c.steps[s].inputs[member];
+          if (input && chosen(s, member)) input->layout = MemoryLayout::dense;
+        }
+      }
+      return c;
+    });
+  };
+  add([](std::size_t, std::size_t) { return true; });
+  for (std::size_t s = 0; s < origin->steps.size(); ++s) {
+    for (std::size_t member = 0; member < origin->steps[s].members(); ++member) {
+      const std::optional<Input>& input = origin->steps[s].inputs[member];
+      if (!input || input->layout == MemoryLayout::dense) continue;
+      add([=](std::size_t step, std::size_t m) { return step == s && m == member; });
+    }
+  }
 }
 
 }  // namespace
@@ -391,6 +414,7 @@ void Upstreams::refit(Case& c) const {
 }
 
 void add_value_moves(const Origin& origin, Moves& moves) {
+  add_layout_moves(origin, moves);
   moves.push_back(conversion(origin, std::nullopt));
   for (std::size_t s = 0; s < origin->steps.size(); ++s) {
     if (origin->steps.size() > 1) moves.push_back(conversion(origin, s));

@@ -203,6 +203,9 @@ std::string explain(const Counterexample& counterexample) {
       }
       text += input->from_step ? "its value of step " + std::to_string(*input->from_step)
                                : to_string(input->tensor);
+      if (input->layout != MemoryLayout::dense) {
+        text += " (" + std::string(name(input->layout)) + ")";
+      }
       if (step.operations[m] == Operation::broadcast_float && !step.roots.empty()) {
         text += ", root " + std::to_string(step.roots[m]);
       }

@@ -199,10 +199,10 @@ class WritesBesideTheInput : public Simulated {
 };
 
 TEST(Perform, SeesWritesBesideAnInputThatIsPartOfALargerBlock) {
-  // Rank 0 passes a part of a block in odd steps.
   const auto c = read_case(world(1, R"(
       {"op": "all_reduce_sum", "inputs": [{"dtype": "f32", "shape": [2], "values": [1, 2]}]},
-      {"op": "all_reduce_sum", "inputs": [{"dtype": "f32", "shape": [2], "values": [3, 4]}]})"));
+      {"op": "all_reduce_sum",
+       "inputs": [{"dtype": "f32", "shape": [2], "values": [3, 4], "layout": "slice"}]})"));
   const auto divergence = judge(c, BackendOf<WritesBesideTheInput>().run(c), SumRule::exact);
   EXPECT_EQ(divergence->aspect, "input");
   EXPECT_EQ(divergence->step, 1);

@@ -97,6 +97,7 @@ void walk(auto& archive, Input& input) {
   walk(archive, input.from_step);
   if (!input.from_step) walk(archive, input.tensor);
   walk(archive, input.send_counts);
+  walk(archive, input.layout);
 }
 
 void walk(auto& archive, Step& step) {

@@ -107,7 +107,7 @@ struct BackendEntry {
   std::uint32_t abi;
   Backend* (*make)();  // a new backend, owned by the caller
 };
-inline constexpr std::uint32_t backend_abi = 3;
+inline constexpr std::uint32_t backend_abi = 4;
 
 }  // namespace lockstep::kit
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include <lockstep/error.hpp>
+#include <lockstep/kit/memory_layout.hpp>
 #include <lockstep/operation.hpp>
 #include <lockstep/sum_rule.hpp>
 #include <lockstep/tensor.hpp>
@@ -20,6 +21,8 @@ struct Input {
   std::optional<int> from_step;  // counted from 0; `tensor` is then unused
   Tensor tensor;
   std::vector<std::int64_t> send_counts;  // the exchanges only
+  // How `tensor` lies in the rank's memory, which changes nothing that must come back.
+  MemoryLayout layout = MemoryLayout::dense;
 };
 
 // What became of one rank in one step.

@@ -38,9 +38,11 @@ enum class Corner : std::uint8_t {
   four_axes,
   five_axes,
   zero_trailing_axis,  // where the contract allows it
-  odd_length,          // above 8 elements
-  near_power_of_two,   // one element from a power of two, 64 at least
-  near_large_power,    // the same, and 64 KiB at least, but for that element
+  slice_input,
+  strided_input,
+  odd_length,         // above 8 elements
+  near_power_of_two,  // one element from a power of two, 64 at least
+  near_large_power,   // the same, and 64 KiB at least, but for that element
   beyond_64_kib,
   megabyte,
   quiet_nan,

@@ -13,6 +13,7 @@
 #include <lockstep/collective.hpp>
 #include <lockstep/differentiation/gradient.hpp>
 #include <lockstep/kit/case.hpp>
+#include <lockstep/kit/memory_layout.hpp>
 #include <lockstep/kit/window.hpp>
 #include <lockstep/tensor.hpp>
 
@@ -36,6 +37,10 @@ class Subject {
       const FloatTensor& x, std::span<const std::int64_t> send_counts) = 0;
   virtual VariableTensorExchange<IntTensor> all_to_all_v_int(
       const IntTensor& x, std::span<const std::int64_t> send_counts) = 0;
+
+  // How the tensors of the calls from now on lie in the backend's memory, as far as its tensors can
+  // be views; dense at first. Says nothing about gradients. By default it makes no difference.
+  virtual void lay_out_inputs(MemoryLayout layout) { (void)layout; }
 
   // The gradients, as lockstep/differentiation/gradient.hpp says: `result` is what the forward call
   // returned to this rank, and nothing for an upstream is a loss that does not use it. By default
@@ -74,6 +79,21 @@ struct HostTransfer {
   static IntTensor download(C&, IntTensor x) { return x; }
 };
 
+// A communicator type whose own tensors can be strided views of a larger block, when its
+// HostTransfer also has
+//
+//   static my::FloatTensor view(C&, const FloatTensor& block, const StridedView& view);
+//   static my::IntTensor view(C&, const IntTensor& block, const StridedView& view);
+//
+// which take a block of one axis to where the backend keeps its tensors, and return the view of it.
+// The kit then passes inputs as views as well, as the case says (lockstep/kit/memory_layout.hpp).
+template <class C>
+concept HasViews = requires(C c, const FloatTensor& floats, const IntTensor& ints,
+                            const StridedView& view) {
+  { HostTransfer<C>::view(c, floats, view) } -> std::same_as<typename C::float_tensor>;
+  { HostTransfer<C>::view(c, ints, view) } -> std::same_as<typename C::int_tensor>;
+};
+
 // A communicator type that can make sub-communicators of chosen ranks.
 template <class C>
 concept Groupable = requires(C c, std::span<const int> ranks) {
@@ -101,30 +121,32 @@ class SubjectOf : public Subject {
   std::string name() const override { return differentiation::name_of(communicator_); }
 
   FloatTensor all_gather_float(const FloatTensor& x) override {
-    return download(communicator_.all_gather_float(upload(x)));
+    return download(communicator_.all_gather_float(passed(x)));
   }
   IntTensor all_gather_int(const IntTensor& x) override {
-    return download(communicator_.all_gather_int(upload(x)));
+    return download(communicator_.all_gather_int(passed(x)));
   }
   FloatTensor reduce_scatter_sum(const FloatTensor& x) override {
-    return download(communicator_.reduce_scatter_sum(upload(x)));
+    return download(communicator_.reduce_scatter_sum(passed(x)));
   }
   FloatTensor all_reduce_sum(const FloatTensor& x) override {
-    return download(communicator_.all_reduce_sum(upload(x)));
+    return download(communicator_.all_reduce_sum(passed(x)));
   }
   FloatTensor broadcast_float(const FloatTensor& x, std::int64_t root) override {
-    return download(communicator_.broadcast_float(upload(x), root));
+    return download(communicator_.broadcast_float(passed(x), root));
   }
   VariableTensorExchange<FloatTensor> all_to_all_v_float(
       const FloatTensor& x, std::span<const std::int64_t> send_counts) override {
-    auto exchange = communicator_.all_to_all_v_float(upload(x), send_counts);
+    auto exchange = communicator_.all_to_all_v_float(passed(x), send_counts);
     return {download(std::move(exchange.value)), std::move(exchange.receive_counts)};
   }
   VariableTensorExchange<IntTensor> all_to_all_v_int(
       const IntTensor& x, std::span<const std::int64_t> send_counts) override {
-    auto exchange = communicator_.all_to_all_v_int(upload(x), send_counts);
+    auto exchange = communicator_.all_to_all_v_int(passed(x), send_counts);
     return {download(std::move(exchange.value)), std::move(exchange.receive_counts)};
   }
+
+  void lay_out_inputs(MemoryLayout layout) override { layout_ = layout; }
 
   FloatTensor all_gather_gradient(const FloatTensor& result,
                                   const std::optional<FloatTensor>& upstream) override {
@@ -196,6 +218,16 @@ class SubjectOf : public Subject {
   decltype(auto) upload(const T& x) {
     return Transfer::upload(communicator_, x);
   }
+  // An input in its layout.
+  template <class T>
+  decltype(auto) passed(const T& x) {
+    if constexpr (HasViews<C>) {
+      const Laid laid = laid_out(x, layout_);
+      return Transfer::view(communicator_, T(laid.block), laid.view);
+    } else {
+      return upload(x);
+    }
+  }
   template <class T>
   auto download(T x) {
     return Transfer::download(communicator_, std::move(x));
@@ -204,6 +236,8 @@ class SubjectOf : public Subject {
     if (!x) return std::nullopt;
     return upload(*x);
   }
+
+  MemoryLayout layout_ = MemoryLayout::dense;
 
  protected:
   C communicator_;
