@@ -304,6 +304,47 @@ void overlapping_buffers() {
   r.synchronize();
 }
 
+void overlap_in_a_group() {
+  Ranks r(2);
+  NCCL(ncclGroupStart());
+  for (std::size_t rank = 0; rank < 2; ++rank) {
+    for (int peer = 0; peer < 2; ++peer) {
+      NCCL(ncclSend(r.sent[rank], 4, ncclFloat, peer, r.comms[rank], r.streams[rank]));
+      NCCL(ncclRecv(r.received[rank] + (mistaken ? 3 : 4) * peer, 4, ncclFloat, peer, r.comms[rank],
+                    r.streams[rank]));
+    }
+  }
+  NCCL(ncclGroupEnd());
+  EXPECT(r.result(1, 8) == (Floats{0, 1, 2, 3, 1, 2, 3, 4}));
+}
+
+void polling_for_ever() {
+  Ranks r(2);
+  NCCL(ncclGroupStart());
+  NCCL(ncclRecv(r.received[1], 4, ncclFloat, 0, r.comms[1], r.streams[1]));
+  if (!mistaken) NCCL(ncclSend(r.sent[0], 4, ncclFloat, 1, r.comms[0], r.streams[0]));
+  NCCL(ncclGroupEnd());
+  CUDA(cudaSetDevice(1));
+  while (cudaStreamQuery(r.streams[1]) == cudaErrorNotReady) std::this_thread::yield();
+  r.synchronize();
+}
+
+void polling_for_a_rank_that_never_joins() {
+  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  config.blocking = 0;
+  ncclUniqueId id;
+  NCCL(ncclGetUniqueId(&id));
+  CUDA(cudaSetDevice(0));
+  ncclComm_t comm = nullptr;
+  ncclResult_t state = ncclCommInitRankConfig(&comm, mistaken ? 2 : 1, id, 0, &config);
+  EXPECT(state == ncclSuccess || state == ncclInProgress);
+  do {
+    NCCL(ncclCommGetAsyncError(comm, &state));
+  } while (state == ncclInProgress);
+  NCCL(state);
+  NCCL(state == ncclSuccess ? ncclCommDestroy(comm) : ncclCommAbort(comm));
+}
+
 void a_stream_of_another_device() {
   Ranks r(2);
   together(r, [&](std::size_t rank) {
@@ -577,6 +618,9 @@ constexpr Program programs[] = {
     {"freed_while_in_use", freed_while_in_use},
     {"nothing_written", nothing_written},
     {"overlapping_buffers", overlapping_buffers},
+    {"overlap_in_a_group", overlap_in_a_group},
+    {"polling_for_ever", polling_for_ever},
+    {"polling_for_a_rank_that_never_joins", polling_for_a_rank_that_never_joins},
     {"a_stream_of_another_device", a_stream_of_another_device},
     {"after_abort", after_abort},
     {"after_destroy", after_destroy},

@@ -261,15 +261,27 @@ void operate(std::vector<Rank>& ranks, ncclDataType_t t) {
       },
       [&](const Rank& r, int at) { return value(at / count, r.rank * count + at % count); },
       __LINE__);
-  // In place: gather one's own block out of a buffer, and reduce into one's own block.
+  // In place, on a copy of what the rank contributes: gather the own blocks, reduce into them.
+  const auto copied = [&](const Rank& r, const Buffer& sent, const Buffer& received) {
+    CUDA(cudaMemcpyAsync(received.at(0), sent.at(0),
+                         static_cast<std::size_t>(n * count) * size_of(t), cudaMemcpyDeviceToDevice,
+                         r.stream));
+    return received.at(r.rank * count);
+  };
   round(
-      ranks, t, n * count, 0,
-      [&](const Rank& r, const Buffer& sent, const Buffer&) {
-        NCCL(ncclAllGather(sent.at(r.rank * count), sent.at(0), count, t, r.comm, r.stream));
-        NCCL(ncclReduceScatter(sent.at(0), sent.at(r.rank * count), count, t, ncclSum, r.comm,
-                               r.stream));
+      ranks, t, n * count, n * count,
+      [&](const Rank& r, const Buffer& sent, const Buffer& received) {
+        NCCL(ncclAllGather(copied(r, sent, received), received.at(0), count, t, r.comm, r.stream));
       },
-      [](const Rank&, int) { return 0.0; }, __LINE__);
+      [&](const Rank&, int at) { return value(at / count, at); }, __LINE__);
+  round(
+      ranks, t, n * count, n * count,
+      [&](const Rank& r, const Buffer& sent, const Buffer& received) {
+        std::byte* const block = copied(r, sent, received);
+        NCCL(ncclReduceScatter(received.at(0), block, count, t, ncclSum, r.comm, r.stream));
+      },
+      [&](const Rank& r, int at) { return at / count == r.rank ? sum(n, at) : value(r.rank, at); },
+      __LINE__);
   for (int root = 0; root < n; ++root) {
     const auto at_root = [&](const Rank& r, double there) { return r.rank == root ? there : 7; };
     round(

@@ -34,6 +34,7 @@ struct Node {
   State state = State::pending;
   bool had_turn = false;  // blocked since, unless it is done
   bool failed = false;
+  std::chrono::steady_clock::time_point polled_since = {};  // the first of the polls
   int polls = 0;  // how often it was asked for while it was not done
   std::chrono::steady_clock::time_point finished = {};
 };

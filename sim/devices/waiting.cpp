@@ -199,7 +199,16 @@ Status Engine::query(Lock& lock, const NodeRef& node) {
   }
   if (inside_host_function()) return Status::not_permitted;
   // Not ready at first; then one work nearer with every poll, and with luck two.
+  const auto now = std::chrono::steady_clock::now();
+  if (node->polls == 0) node->polled_since = now;
   if (node->polls++ >= state.refusals) state.pass(lock, node, 1);
+  // A program that polls for ever hangs as much as one that waits.
+  if (node->state != Node::State::done &&
+      now - std::max(node->polled_since, state.last_progress) > state.options.timeout) {
+    Waiter waiter{{"cudaStreamQuery or cudaEventQuery"}, node};
+    const Waiting waiting(state.waiters, waiter);
+    state.settle_if_stuck(lock, state.generation);
+  }
   if (node->state != Node::State::done) return Status::not_ready;
   state.learn(node);
   return state.devices[static_cast<std::size_t>(node->stream->device)].error;

@@ -29,6 +29,23 @@ int draw_polls() {
   return static_cast<int>(state >> 62);
 }
 
+// A poll of a communicator whose ranks have not all come. The real library lets a program poll for
+// ever; here that ends after the timeout.
+ncclResult_t await(ncclComm* comm) {
+  const auto now = std::chrono::steady_clock::now();
+  if (comm->polled_since == std::chrono::steady_clock::time_point()) comm->polled_since = now;
+  if (now - comm->polled_since < Engine::instance().options().timeout) return ncclInProgress;
+  const std::string awaited =
+      comm->link ? "the other ranks" : Gatherings::instance().awaited(comm->key);
+  const std::string what = "the communicator has waited for " + awaited + " since it was made";
+  complain(comm, "ncclCommGetAsyncError", ncclRemoteError, "never-completes", what,
+           "Every rank must join; on a real device this goes on for ever.");
+  Gatherings::instance().withdraw(comm, "gave up");
+  if (comm->link) comm->link->leave("gave up", Departure::reported);
+  comm->failed({ncclRemoteError, what, true});
+  return ncclRemoteError;
+}
+
 ncclResult_t poll_locked(ncclComm* comm, std::optional<Batch>& ready) {
   if (comm->failure) return comm->failure->result;
   if (comm->child != nullptr) {
@@ -36,7 +53,7 @@ ncclResult_t poll_locked(ncclComm* comm, std::optional<Batch>& ready) {
     comm->child = nullptr;
   }
   if (!comm->in_progress) return ncclSuccess;
-  if (comm->life == Life::joining) return ncclInProgress;
+  if (comm->life == Life::joining) return await(comm);
   if (comm->polls > 0) {
     --comm->polls;
     return ncclInProgress;
@@ -83,6 +100,7 @@ ncclResult_t complain(ncclComm* comm, const char* function, ncclResult_t result,
 }
 
 void begin_progress(ncclComm* comm) {
+  comm->polled_since = {};
   comm->in_progress = true;
   comm->polls = draw_polls();
 }

@@ -9,6 +9,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -60,8 +61,9 @@ struct ncclComm final : public lockstep::nccl::Candidate {
   // What a poll has still to do before the communicator is ready again; see poll().
   bool in_progress = false;
   int polls = 0;
-  std::optional<lockstep::nccl::Batch> batch;  // to put into its streams
-  ncclComm* child = nullptr;                   // made from this one and not ready yet
+  std::chrono::steady_clock::time_point polled_since = {};  // the first poll of this
+  std::optional<lockstep::nccl::Batch> batch;               // to put into its streams
+  ncclComm* child = nullptr;                                // made from this one and not ready yet
 
   // The thread inside a call with this communicator, or with calls of it in an open group.
   std::atomic<std::uint64_t> user{0};

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <optional>
 
 #include "communicator.hpp"
 #include "names.hpp"
@@ -108,6 +109,42 @@ void add_accesses(const ncclComm* comm, const Request& request,
   }
 }
 
+// A buffer of one operation of a group.
+struct Range {
+  std::uintptr_t begin;
+  std::uintptr_t end;
+  bool written;
+  std::size_t request;
+};
+
+// The operations of a group run at the same time: one must not write what another uses. Gives two
+// that do, in order, or nothing.
+std::optional<std::pair<std::size_t, std::size_t>> clash(const ncclComm* comm,
+                                                         const std::vector<Request>& requests) {
+  if (requests.size() < 2) return std::nullopt;
+  std::vector<Range> ranges;
+  for (std::size_t at = 0; at < requests.size(); ++at) {
+    const Extents sizes = *extents(requests[at].call, comm->rank, comm->ranks);
+    const auto add = [&](const void* address, std::size_t bytes, bool written) {
+      const auto begin = reinterpret_cast<std::uintptr_t>(address);
+      if (bytes != 0) ranges.push_back({begin, begin + bytes, written, at});
+    };
+    add(requests[at].sendbuff, sizes.sent, false);
+    add(requests[at].recvbuff, sizes.received, true);
+  }
+  std::sort(ranges.begin(), ranges.end(),
+            [](const Range& a, const Range& b) { return a.begin < b.begin; });
+  for (std::size_t at = 0; at < ranges.size(); ++at) {
+    for (std::size_t next = at + 1; next < ranges.size() && ranges[next].begin < ranges[at].end;
+         ++next) {
+      if (ranges[at].request == ranges[next].request) continue;
+      if (!ranges[at].written && !ranges[next].written) continue;
+      return std::minmax(ranges[at].request, ranges[next].request);
+    }
+  }
+  return std::nullopt;
+}
+
 ncclResult_t translate(Status status) {
   switch (status) {
     case Status::success:
@@ -150,6 +187,15 @@ ncclResult_t enqueue(ncclComm* comm, Batch batch) {
     if (!known) others.push_back(request.stream);
   }
   const devices::Call call = {name_of(launch->calls.front().kind), comm->describe()};
+  if (const auto two = clash(comm, batch.requests)) {
+    const devices::Lock lock = engine.lock();
+    return complain(comm, name_of(launch->calls[two->second].kind), ncclInvalidArgument,
+                    "overlap-in-group",
+                    "two operations of one group, which run at the same time, use the same memory, "
+                    "and one of them writes it",
+                    "Use memory of its own for each, or put them into groups of their own.",
+                    {describe(launch->calls[two->first]), describe(launch->calls[two->second])});
+  }
 
   for (const devices::StreamRef& other : others) {
     if (const Status status = chain(stream, other, call); status != Status::success) {
