@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <iterator>
 
 #include <lockstep/kit/generator.hpp>
 
@@ -82,6 +83,7 @@ struct Simplifications::Moves {
   kit::Moves list;
   Measure measure;
   std::optional<Upstreams> upstreams;
+  bool calls_fit;  // no call breaks the contract
 };
 
 Simplifications::Simplifications(Case c) {
@@ -90,6 +92,11 @@ Simplifications::Simplifications(Case c) {
   auto moves = std::make_shared<Moves>();
   moves->measure = measure(*origin);
   moves->upstreams.emplace(*origin);
+  ResultTypes types(*origin);
+  moves->calls_fit = true;
+  for (std::size_t s = 0; s < origin->steps.size(); ++s) {
+    moves->calls_fit = moves->calls_fit && types.of(s).has_value();
+  }
   add_relation_moves(origin, moves->list);
   add_step_moves(origin, moves->list);
   add_rank_moves(origin, moves->list);
@@ -101,8 +108,13 @@ Simplifications::Simplifications(Case c) {
 
 std::optional<Case> Simplifications::next() {
   while (position_ < moves_->list.size()) {
-    std::optional<Case> candidate = moves_->list[position_++]();
-    if (candidate) moves_->upstreams->refit(*candidate);
+    std::optional<Case> candidate = moves_->list[position_]();
+    if (candidate && moves_->calls_fit) refit_counts(*candidate);
+    const bool refitted =
+        candidate && moves_->upstreams->refit(*candidate, Upstreams::ways[way_]);
+    // Where upstreams had to follow, the move is made once for every way in which they may.
+    way_ = refitted ? (way_ + 1) % std::size(Upstreams::ways) : 0;
+    if (way_ == 0) ++position_;
     if (candidate && measure(*candidate) < moves_->measure) return candidate;
   }
   return std::nullopt;

@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <numeric>
 
+#include "result_types.hpp"
 #include "shrink_moves.hpp"
+#include "step_values.hpp"
 
 namespace lockstep::kit {
 namespace {
@@ -141,6 +143,29 @@ void add_block_moves(const Origin& origin, std::size_t step, Moves& moves) {
         add_here([=](Rows n) { return n - (n >> shift); });
       }
       add_here([](Rows n) { return std::max<Rows>(0, n - 1); });
+    }
+  }
+}
+
+void refit_counts(Case& c) {
+  for (std::size_t s = 0; s < c.steps.size(); ++s) {
+    if (!is_all_to_all_v(c.steps[s].operations[0])) continue;
+    ResultTypes types(c);  // anew, since counts of earlier steps have changed
+    Step& step = c.steps[s];
+    for (std::size_t member = 0; member < step.members(); ++member) {
+      std::optional<Input>& input = step.inputs[member];
+      if (!input || !input->from_step || input->send_counts.empty()) continue;
+      const auto source = static_cast<std::size_t>(*input->from_step);
+      const auto position = member_of(c.steps[source], step.world_rank(member));
+      const auto& results = types.of(source);
+      if (!position || !results || (*results)[*position].shape.empty()) continue;
+      std::vector<Rows>& counts = input->send_counts;
+      Rows rows = (*results)[*position].shape[0];
+      for (Rows& count : counts) {
+        count = std::clamp<Rows>(count, 0, rows);
+        rows -= count;
+      }
+      counts.front() += rows;
     }
   }
 }

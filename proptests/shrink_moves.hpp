@@ -1,6 +1,7 @@
 // The single steps by which a case becomes simpler. None looks at whether the result still fails.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -47,6 +48,10 @@ void add_block_moves(const Origin& origin, std::size_t step, Moves& moves);
 // stay as wrong as they were.
 void set_counts(Input& input, const std::vector<std::int64_t>& counts);
 
+// Makes the counts of exchanges add up to the rows that they take from earlier steps, where moves
+// have left them fewer or more.
+void refit_counts(Case& c);
+
 // Plainer elements, in the plainest dtypes.
 void add_value_moves(const Origin& origin, Moves& moves);
 
@@ -56,9 +61,13 @@ class Upstreams {
  public:
   explicit Upstreams(const Case& origin);
 
-  // Gives those of a simpler case the types of their results, and keeps of their elements those
-  // that are least plain. Upstreams that were unlike their results in the origin go on to be so.
-  void refit(Case& c) const;
+  // Which elements stay where an upstream gets smaller.
+  enum class Keep : std::uint8_t { least_plain, front, back };
+  static constexpr Keep ways[] = {Keep::least_plain, Keep::front, Keep::back};
+
+  // Gives those of a simpler case the types of their results; false when they have them already.
+  // Upstreams that were unlike their results in the origin go on to be so.
+  bool refit(Case& c, Keep keep) const;
 
  private:
   bool all_fit_;

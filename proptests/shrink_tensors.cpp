@@ -93,6 +93,49 @@ void add_shortening(const Origin& origin, std::size_t step, std::size_t axis, st
   }
 }
 
+// Every step's axis, where it has one, is shortened alike: what fails in two calls that are alike may
+// need them to stay so. `shorter` gives the new length, counted for a reduce-scatter's rows in shares.
+template <class Shorter>
+void add_joint_shortening(const Origin& origin, std::size_t axis, Shorter shorter, Moves& moves) {
+  for (const End kept : {End::front, End::back}) {
+    moves.push_back([=]() -> std::optional<Case> {
+      std::optional<Case> c = *origin;
+      for (std::size_t s = 0; s < c->steps.size(); ++s) {
+        const Operation operation = origin->steps[s].operations[0];
+        if (axis == 0 && is_all_to_all_v(operation)) continue;
+        const bool shares = axis == 0 && operation == Operation::reduce_scatter_sum;
+        const auto unit = shares ? static_cast<std::int64_t>(origin->steps[s].members()) : 1;
+        c = with_tensors(*c, s, [&](std::size_t, const Tensor& tensor) -> std::optional<Tensor> {
+          if (tensor.shape().size() <= axis || tensor.shape()[axis] % unit != 0) return tensor;
+          const std::int64_t length = tensor.shape()[axis] / unit;
+          return narrowed(tensor, axis, std::min(length, shorter(length)) * unit, kept);
+        });
+      }
+      return c;
+    });
+  }
+}
+
+void add_joint_moves(const Origin& origin, Moves& moves) {
+  std::int64_t most = 0;
+  std::size_t axes = 0;
+  for (const Step& step : origin->steps) {
+    for (std::size_t axis = 0; longest(step, axis) > 0; ++axis) {
+      most = std::max(most, longest(step, axis));
+      axes = std::max(axes, axis + 1);
+    }
+  }
+  for (std::size_t axis = 0; axis < axes; ++axis) {
+    add_joint_shortening(origin, axis, [](std::int64_t) { return std::int64_t{0}; }, moves);
+    add_joint_shortening(origin, axis, [](std::int64_t) { return std::int64_t{1}; }, moves);
+    for (std::int64_t less = most / 2; less > 0; less /= 2) {
+      add_joint_shortening(
+          origin, axis,
+          [less](std::int64_t length) { return std::max<std::int64_t>(1, length - less); }, moves);
+    }
+  }
+}
+
 // --- Values
 
 // Every element through `write(index within the step, bytes)`.
@@ -248,15 +291,22 @@ std::vector<std::int64_t> least_plain_places(std::span<const std::optional<Tenso
   return places;
 }
 
-// The least plain elements, in their order, in a tensor of another type; plain ones where that is
-// no smaller or of a dtype that they cannot have.
-Tensor refitted(const Tensor& tensor, const TensorType& type,
+// Some elements, in their order, in a tensor of another type; plain ones where that is no smaller or
+// of a dtype that they cannot have. The least plain places may have been chosen `together`.
+Tensor refitted(const Tensor& tensor, const TensorType& type, Upstreams::Keep keep,
                 const std::vector<std::int64_t>& together) {
   const std::int64_t wanted = type.shape.elements().value_or(0);
   const bool convertible = type.dtype == tensor.dtype() || type.dtype == DType::f32;
   if (wanted > tensor.elements() || !convertible) return plain_tensor(type);
-  const std::optional<Tensor> alone[] = {tensor};
-  std::vector<std::int64_t> places = together.empty() ? least_plain_places(alone) : together;
+  std::vector<std::int64_t> places = together;
+  if (keep != Upstreams::Keep::least_plain) {
+    places.resize(static_cast<std::size_t>(wanted));
+    std::iota(places.begin(), places.end(),
+              keep == Upstreams::Keep::front ? 0 : tensor.elements() - wanted);
+  } else if (together.empty()) {
+    const std::optional<Tensor> alone[] = {tensor};
+    places = least_plain_places(alone);
+  }
   places.resize(static_cast<std::size_t>(wanted));
   std::ranges::sort(places);
   Tensor kept = Tensor::uninitialized(tensor.dtype(), Shape{wanted});
@@ -322,11 +372,12 @@ int complexity(DType dtype, const std::byte* element) {
     }
   });
   if (value == 1) return 1;
-  if (value >= 0 && value <= 255 && value == std::floor(value) && bits >> 63 == 0) return 2;
+  if (value >= 0 && value <= 255 && value == std::floor(value) && !std::signbit(value)) return 2;
   return 3 + 64 - std::countr_zero(bits);
 }
 
 void add_shape_moves(const Origin& origin, Moves& moves) {
+  if (origin->steps.size() > 1) add_joint_moves(origin, moves);
   for (std::size_t s = 0; s < origin->steps.size(); ++s) {
     const Step& step = origin->steps[s];
     const bool exchange = std::ranges::any_of(step.operations, is_all_to_all_v);
@@ -389,14 +440,16 @@ Upstreams::Upstreams(const Case& origin) : all_fit_(all_upstreams_fit(origin)) {
   }
 }
 
-void Upstreams::refit(Case& c) const {
+bool Upstreams::refit(Case& c, Keep keep) const {
+  bool changed = false;
   ResultTypes types(c);
   for (std::size_t s = 0; s < c.steps.size(); ++s) {
     Step& step = c.steps[s];
     if (!asks_for_gradient(step) || takes_integers(step.operations[0])) continue;
     const auto& results = types.of(s);
     if (!results || upstream_fits(step, *results)) continue;
-    const std::vector<std::int64_t> together = least_plain_places(step.upstream);
+    const std::vector<std::int64_t> together =
+        keep == Keep::least_plain ? least_plain_places(step.upstream) : std::vector<std::int64_t>();
     for (std::size_t member = 0; member < step.members(); ++member) {
       std::optional<Tensor>& one = step.upstream[member];
       if (!one) continue;
@@ -404,13 +457,23 @@ void Upstreams::refit(Case& c) const {
       TensorType wanted = (*results)[member];
       if (type == wanted) continue;
       if (!all_fit_ && std::ranges::count(results_, type) == 0) {
-        // It is unlike its result on purpose; in its dtype, where only that was so.
-        if (std::ranges::count(results_, type.shape, &TensorType::shape) == 0) continue;
+        // It is unlike its result on purpose; in its dtype, where only that was so, and else in its
+        // shape, which may still have as many elements.
+        if (std::ranges::count(results_, type.shape, &TensorType::shape) == 0) {
+          const auto as_many = [&](const TensorType& result) {
+            return result.dtype == type.dtype && result.shape.elements() == type.shape.elements();
+          };
+          if (std::ranges::none_of(results_, as_many)) continue;
+          wanted.shape = Shape{wanted.shape.elements().value_or(0), 1};
+        }
         wanted.dtype = type.dtype;
       }
-      one = refitted(*one, wanted, together);
+      if (type == wanted) continue;
+      one = refitted(*one, wanted, keep, together);
+      changed = true;
     }
   }
+  return changed;
 }
 
 void add_value_moves(const Origin& origin, Moves& moves) {

@@ -57,6 +57,7 @@ class Simplifications {
   struct Moves;
   std::shared_ptr<const Moves> moves_;
   std::size_t position_ = 0;
+  std::size_t way_ = 0;  // of making the same move
 };
 inline Simplifications simpler(Case c) {
   return Simplifications(std::move(c));
