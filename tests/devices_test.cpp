@@ -2,41 +2,53 @@
 
 #include <gtest/gtest.h>
 
-#include <unistd.h>
-
 #include <atomic>
+#include <cmath>
+#include <cstdint>
 #include <cstring>
-#include <thread>
 
 #include "engine.hpp"
+#include "intervals.hpp"
+#include "kernel.hpp"
 
 namespace lockstep::devices {
 namespace {
 
-// Appends a letter when it runs, and can be made to wait for another one.
+// Appends a letter when it runs.
 class Letter : public Work {
  public:
-  Letter(std::string& log, char letter, NodeRef* needs = nullptr, Letter** other = nullptr)
-      : log_(log), letter_(letter), needs_(needs), other_(other) {}
-
+  Letter(std::string& log, char letter) : log_(log), letter_(letter) {}
   Progress advance() override {
-    arrived_ = true;
-    if (other_ != nullptr && (*other_ == nullptr || !(*other_)->arrived_)) return Progress::blocked;
     log_ += letter_;
     return Progress::done;
   }
-  std::vector<NodeRef> wants() const override {
-    return needs_ == nullptr ? std::vector<NodeRef>{} : std::vector<NodeRef>{*needs_};
+
+ protected:
+  std::string& log_;
+  char letter_;
+};
+
+// One half of a pair that runs when both halves have had their turn.
+struct Pair {
+  NodeRef nodes[2];
+  bool arrived[2] = {};
+};
+class Half : public Letter {
+ public:
+  Half(std::string& log, char letter, Pair& pair, int side)
+      : Letter(log, letter), pair_(pair), side_(side) {}
+
+  Progress advance() override {
+    pair_.arrived[side_] = true;
+    return pair_.arrived[1 - side_] ? Letter::advance() : Progress::blocked;
   }
+  std::vector<NodeRef> wants() const override { return {pair_.nodes[0], pair_.nodes[1]}; }
   std::string awaited() const override { return "the other half"; }
   void abandon(const std::string& reason) override { log_ += "[" + reason + "]"; }
 
  private:
-  std::string& log_;
-  char letter_;
-  NodeRef* needs_;
-  Letter** other_;
-  bool arrived_ = false;
+  Pair& pair_;
+  int side_;
 };
 
 NodeRef enqueue(const StreamRef& stream, std::string& log, char letter) {
@@ -127,21 +139,137 @@ TEST(Devices, the_legacy_stream_and_blocking_streams_wait_for_each_other) {
 TEST(Devices, a_blocked_work_pulls_its_peer_along) {
   Engine& engine = Engine::instance();
   std::string log;
+  Pair pair;
   const StreamRef one = new_stream(0);
   const StreamRef two = new_stream(1);
-  NodeRef first, second;
-  auto a = std::make_unique<Letter>(log, 'a', &second, nullptr);
-  Letter* left = a.get();
-  Letter* right = nullptr;
-  a = std::make_unique<Letter>(log, 'a', &second, &right);
-  left = a.get();
-  auto b = std::make_unique<Letter>(log, 'b', &first, &left);
-  right = b.get();
   enqueue(two, log, 'p');
-  first = engine.enqueue(one, {"test"}, {}, std::move(a)).node;
-  second = engine.enqueue(two, {"test"}, {}, std::move(b)).node;
+  pair.nodes[0] = engine.enqueue(one, {"test"}, {}, std::make_unique<Half>(log, 'a', pair, 0)).node;
+  pair.nodes[1] = engine.enqueue(two, {"test"}, {}, std::make_unique<Half>(log, 'b', pair, 1)).node;
   EXPECT_EQ(engine.synchronize(one, {"test"}), Status::success);
   EXPECT_EQ(log, "pba");
+}
+
+TEST(Devices, what_can_never_complete_is_given_up_and_named) {
+  Engine& engine = Engine::instance();
+  std::string log;
+  Pair pair;
+  const StreamRef stream = new_stream(3);
+  pair.nodes[0] =
+      engine.enqueue(stream, {"half", "rank 0 of 2"}, {}, std::make_unique<Half>(log, 'a', pair, 0))
+          .node;
+  testing::internal::CaptureStderr();
+  EXPECT_EQ(engine.synchronize(stream, {"test"}), Status::launch_failure);
+  const std::string said = testing::internal::GetCapturedStderr();
+  EXPECT_NE(
+      said.find("half by rank 0 of 2 on " + engine.describe(stream) + " waits for the other half"),
+      std::string::npos)
+      << said;
+  EXPECT_EQ(take_findings(), 1);
+  EXPECT_EQ(log, "[it could never complete]");
+  // The error stays with the device, and with no other.
+  EXPECT_EQ(engine.device_error(3), Status::launch_failure);
+  EXPECT_EQ(engine.device_error(0), Status::success);
+}
+
+TEST(Devices, a_pair_orders_what_comes_after_it) {
+  Engine& engine = Engine::instance();
+  std::string log;
+  Pair pair;
+  const StreamRef one = new_stream(0);
+  const StreamRef two = new_stream(0);
+  void* memory = nullptr;
+  ASSERT_EQ(engine.allocate(MemoryKind::device, 0, 64, {"test"}, &memory), Status::success);
+  const std::vector<Access> written = {{memory, 64, Touch::write, "memory"}};
+  class Meeting : public Half {
+   public:
+    Meeting(std::string& log, char letter, Pair& pair, int side)
+        : Half(log, letter, pair, side), pair_(pair) {}
+    Progress advance() override {
+      const Progress progress = Half::advance();
+      if (progress == Progress::done) Engine::instance().meet({pair_.nodes[0], pair_.nodes[1]});
+      return progress;
+    }
+
+   private:
+    Pair& pair_;
+  };
+  engine.enqueue(one, {"first"}, written, std::make_unique<Letter>(log, 'w'));
+  pair.nodes[0] =
+      engine.enqueue(one, {"pair"}, {}, std::make_unique<Meeting>(log, 'a', pair, 0)).node;
+  pair.nodes[1] =
+      engine.enqueue(two, {"pair"}, {}, std::make_unique<Meeting>(log, 'b', pair, 1)).node;
+  engine.enqueue(two, {"second"}, written, std::make_unique<Letter>(log, 'w'));
+  EXPECT_EQ(engine.synchronize(two, {"test"}), Status::success);
+  EXPECT_EQ(take_findings(), 0);
+  // Without it they are unordered.
+  const StreamRef three = new_stream(0);
+  engine.enqueue(one, {"third"}, written, std::make_unique<Letter>(log, 'w'));
+  engine.enqueue(three, {"fourth"}, written, std::make_unique<Letter>(log, 'w'));
+  testing::internal::CaptureStderr();
+  engine.synchronize(one, {"test"});
+  engine.synchronize(three, {"test"});
+  const std::string said = testing::internal::GetCapturedStderr();
+  EXPECT_NE(said.find("the other: third on"), std::string::npos) << said;
+  EXPECT_EQ(take_findings(), 1);
+}
+
+TEST(Devices, a_loop_of_the_simulation_runs_in_the_place_of_a_kernel) {
+  Engine& engine = Engine::instance();
+  void* const handle = engine.create_stream(2, false, 0);
+  void* memory = nullptr;
+  ASSERT_EQ(engine.allocate(MemoryKind::device, 2, 400, {"test"}, &memory), Status::success);
+  int sum = 0;
+  EXPECT_EQ(launch(handle, {"fill"}, {{memory, 400, Touch::write, "out"}},
+                   [&] { std::memset(engine.view(memory), 1, 400); }),
+            Status::success);
+  EXPECT_EQ(launch(handle, {"sum"}, {{memory, 400, Touch::read, "x"}},
+                   [&] {
+                     const auto* x = static_cast<const std::uint8_t*>(engine.view(memory));
+                     for (int i = 0; i < 400; ++i) sum += x[i];
+                   }),
+            Status::success);
+  EXPECT_EQ(sum, 0);
+  EXPECT_EQ(engine.synchronize(engine.find_stream(handle), {"test"}), Status::success);
+  EXPECT_EQ(sum, 400);
+  // Of the wrong device it is refused.
+  testing::internal::CaptureStderr();
+  EXPECT_EQ(
+      launch(engine.create_stream(1, false, 0), {"sum"}, {{memory, 400, Touch::read, "x"}}, [] {}),
+      Status::invalid_value);
+  EXPECT_NE(testing::internal::GetCapturedStderr().find("wrong-device"), std::string::npos);
+  EXPECT_EQ(take_findings(), 1);
+}
+
+TEST(Devices, unwritten_memory_reads_as_a_nan_of_every_width) {
+  Engine& engine = Engine::instance();
+  void* memory = nullptr;
+  ASSERT_EQ(engine.allocate(MemoryKind::pinned, 0, 64, {"test"}, &memory), Status::success);
+  double wide;
+  float narrow;
+  std::memcpy(&wide, memory, sizeof wide);
+  std::memcpy(&narrow, static_cast<char*>(memory) + 12, sizeof narrow);
+  EXPECT_TRUE(std::isnan(wide));
+  EXPECT_TRUE(std::isnan(narrow));
+  std::uint16_t half;
+  std::memcpy(&half, static_cast<char*>(memory) + 62, sizeof half);
+  EXPECT_EQ(half & 0x7ff0, 0x7ff0);  // a NaN as f16 and as bf16
+  EXPECT_NE(half & 0x000f, 0);
+  EXPECT_EQ(engine.release(memory, true, {"test"}), Status::success);
+}
+
+TEST(Intervals, gaps_are_what_was_not_added) {
+  Intervals set;
+  set.add(10, 20);
+  set.add(30, 40);
+  using Gaps = std::vector<std::pair<std::size_t, std::size_t>>;
+  EXPECT_EQ(set.gaps(0, 50), (Gaps{{0, 10}, {20, 30}, {40, 50}}));
+  EXPECT_EQ(set.gaps(12, 18), Gaps{});
+  EXPECT_EQ(set.gaps(15, 35), (Gaps{{20, 30}}));
+  set.add(20, 30);
+  EXPECT_EQ(set.gaps(10, 40), Gaps{});
+  set.add(5, 45);
+  EXPECT_EQ(set.gaps(0, 50), (Gaps{{0, 5}, {45, 50}}));
+  EXPECT_EQ(set.gaps(45, 45), Gaps{});
 }
 
 TEST(Devices, polls_are_refused_at_first_and_make_progress_then) {
@@ -196,7 +324,7 @@ TEST(Devices, memory_is_not_where_the_program_could_touch_it) {
   EXPECT_EQ(info->base, memory);
   EXPECT_EQ(info->bytes, 1000u);
   EXPECT_FALSE(engine.pointer_info(static_cast<char*>(memory) + 1000).has_value());
-  EXPECT_EXIT(*static_cast<volatile char*>(memory) = 1, testing::KilledBySignal(SIGSEGV), "");
+  EXPECT_DEATH(*static_cast<volatile char*>(memory) = 1, "device-memory-on-host");
   EXPECT_EQ(engine.release(memory, false, {"test"}), Status::success);
   EXPECT_FALSE(engine.pointer_info(memory).has_value());
 }

@@ -25,17 +25,6 @@ Exempt& exempt() {
   return one;
 }
 
-std::vector<int> threads_of_process() {
-  std::vector<int> threads;
-  DIR* directory = ::opendir("/proc/self/task");
-  if (directory == nullptr) return threads;
-  while (const dirent* entry = ::readdir(directory)) {
-    if (const int thread = std::atoi(entry->d_name); thread > 0) threads.push_back(thread);
-  }
-  ::closedir(directory);
-  return threads;
-}
-
 // The first line of a file about a thread; empty when there is none.
 std::string_view first_line(int thread, const char* name, char (&buffer)[512]) {
   char path[64];
@@ -82,6 +71,23 @@ Idleness idleness_of(int thread) {
 }
 
 }  // namespace
+
+std::vector<int> threads_of_process() {
+  std::vector<int> threads;
+  DIR* directory = ::opendir("/proc/self/task");
+  if (directory == nullptr) return threads;
+  while (const dirent* entry = ::readdir(directory)) {
+    if (const int thread = std::atoi(entry->d_name); thread > 0) threads.push_back(thread);
+  }
+  ::closedir(directory);
+  return threads;
+}
+
+void exempt_others_than(const std::vector<int>& threads) {
+  for (const int thread : threads_of_process()) {
+    if (std::find(threads.begin(), threads.end(), thread) == threads.end()) exempt_thread(thread);
+  }
+}
 
 int thread_id() {
   thread_local const int id = static_cast<int>(::syscall(SYS_gettid));

@@ -35,6 +35,8 @@ struct Finding {
 void report(const Finding& finding);
 // How many there were so far.
 int findings();
+// The same, and they are forgotten: for tests, which make them on purpose.
+int take_findings();
 // Called when the process is about to end with status 0, after everything that the program itself
 // left for its end: the last moment for findings.
 void at_the_very_end(void (*look)());
