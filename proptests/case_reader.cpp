@@ -179,18 +179,31 @@ class StepReader {
     for (std::size_t member = 0; member < members_; ++member) {
       const Place entry = place[member];
       const int rank = step_.world_rank(member);
-      if (entry.is_null()) {
+      if (!entry.is_null()) {
+        if (const auto departure = left_.find(rank); departure != left_.end()) {
+          entry.refuse("rank " + std::to_string(rank) + " left the world in step " +
+                       std::to_string(departure->second) + ", so its input is null from then on");
+        }
+      }
+      const bool departs = entry.kind() == JsonNode::Kind::object && entry.has("departure");
+      if (departs) read_departure(entry, member);
+      if (entry.is_null() || departs) {
         if (window_) entry.refuse_kind("an input, as nobody leaves the world within a window");
         left_.try_emplace(rank, earlier_.size());
         missing_.back() = rank;
         step_.inputs.push_back(std::nullopt);
-      } else if (const auto departure = left_.find(rank); departure != left_.end()) {
-        entry.refuse("rank " + std::to_string(rank) + " left the world in step " +
-                     std::to_string(departure->second) + ", so its input is null from then on");
       } else {
         step_.inputs.push_back(read_input(entry, member));
       }
     }
+  }
+
+  void read_departure(const Place& place, std::size_t member) {
+    // A rank that returns is `null`.
+    constexpr Departure others[] = {Departure::throws, Departure::stalls};
+    place.require_object("a rank that leaves", {"departure"});
+    step_.departures.resize(members_, Departure::returns);
+    step_.departures[member] = read_name<Departure>(place.at("departure"), others);
   }
 
   Input read_input(const Place& place, std::size_t member) {
@@ -280,7 +293,10 @@ class StepReader {
   Outcome read_outcome(const Place& place, std::size_t member, bool asks_gradient) const {
     if (place.kind() == JsonNode::Kind::object && place.has("error")) {
       place.require_object("an expected error", {"error"});
-      return read_error(place.at("error"), {all_violations, forward_violations});
+      Outcome error = read_error(place.at("error"), {all_violations, forward_violations});
+      // The judge wants to see whom an error is about.
+      if (error.kind == Outcome::Kind::transport) error.lost_ranks = missing_members();
+      return error;
     }
     place.require_object("an expected outcome",
                          {"dtype", "shape", "values", "receive_counts", "gradient", "error"});
@@ -302,6 +318,14 @@ class StepReader {
       place.at("gradient").refuse("the step has no upstream, so nobody has a gradient");
     }
     return outcome;
+  }
+
+  std::vector<int> missing_members() const {
+    std::vector<int> missing;
+    for (std::size_t member = 0; member < members_; ++member) {
+      if (!step_.inputs[member]) missing.push_back(static_cast<int>(member));
+    }
+    return missing;
   }
 
   static Outcome read_error(const Place& place, std::span<const Violation> violations) {

@@ -60,8 +60,16 @@ std::string tensor_object(const Tensor& tensor) {
   return "{ " + tensor_keys(tensor) + " }";
 }
 
-std::string input_object(const std::optional<Input>& input, Operation operation) {
-  if (!input) return "null";
+// What stands for a rank that does not enter.
+std::string departure_object(const Step& step, std::size_t member) {
+  if (step.departures.empty() || step.departures[member] == Departure::returns) return "null";
+  return "{ \"departure\": " + in_quotes(name(step.departures[member])) + " }";
+}
+
+std::string input_object(const Step& step, std::size_t member) {
+  const std::optional<Input>& input = step.inputs[member];
+  const Operation operation = step.operations[member];
+  if (!input) return departure_object(step, member);
   std::string text = "{ ";
   text += input->from_step ? "\"from_step\": " + std::to_string(*input->from_step)
                            : tensor_keys(input->tensor);
@@ -134,7 +142,7 @@ std::string step_object(const Step& step, Layout layout) {
   if (step.repeat > 1) text += ", \"repeat\": " + std::to_string(step.repeat);
   if (!step.roots.empty()) text += ", \"root\": " + shared(step.roots, integer);
   text += per_member("inputs", step.inputs.size(), layout, [&](std::size_t member) {
-    return input_object(step.inputs[member], step.operations[member]);
+    return input_object(step, member);
   });
   if (!step.upstream.empty()) {
     text += per_member("upstream", step.upstream.size(), layout, [&](std::size_t member) {
@@ -151,6 +159,11 @@ std::string step_object(const Step& step, Layout layout) {
 }
 
 }  // namespace
+
+std::string_view name(Departure departure) {
+  constexpr std::string_view names[] = {"returns", "throws", "stalls"};
+  return names[static_cast<std::size_t>(departure)];
+}
 
 std::string write_case(const Case& c, Layout layout) {
   const bool indented = layout == Layout::indented;

@@ -77,6 +77,8 @@ constexpr CornerText texts[corner_count] = {
     {"broken_contract", "a broken contract"},
     {"call_after_breach", "a good call after a broken one"},
     {"missing_rank", "a rank that has left"},
+    {"throwing_rank", "a rank that throws"},
+    {"stuck_rank", "a rank that is stuck"},
     {"scattered_and_gathered", "a scatter that is gathered again"},
     {"exchanged_and_back", "an exchange that is sent back"},
     {"rows_split", "rows in one call and in two"},
@@ -115,6 +117,10 @@ class CornerFinder {
           add(Corner::slice_input, input->layout == MemoryLayout::slice);
           add(Corner::strided_input, input->layout == MemoryLayout::strided);
         }
+      }
+      for (const Departure departure : step.departures) {
+        add(Corner::throwing_rank, departure == Departure::throws);
+        add(Corner::stuck_rank, departure == Departure::stalls);
       }
       if (is_sum(step.operations[0])) sum(step);
       if (s > 0) after(case_.steps[s - 1], step);

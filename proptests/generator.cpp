@@ -42,9 +42,20 @@ std::vector<int> draw_group(Dice& dice, std::vector<int> candidates) {
   return candidates;
 }
 
+// Some of those who leave in this way return instead.
+void leave(Dice& dice, ProgramBuilder& program, const std::vector<int>& ranks, Departure how) {
+  std::vector<int> returning, others;
+  for (const int rank : ranks) {
+    const bool returns = how != Departure::returns && !others.empty() && dice.one_in(3);
+    (returns ? returning : others).push_back(rank);
+  }
+  program.leave(returning);
+  program.leave(others, how);
+}
+
 // Ranks leave, one or some, perhaps some more later; the others call on. Groups that need nobody
 // who left must go on working.
-void missing_rank(Dice& dice, ProgramBuilder& program, bool groups) {
+void missing_rank(Dice& dice, ProgramBuilder& program, bool groups, Departure how) {
   if (dice.one_in(2)) program.call(draw_operation(dice));
   const int world = program.program().world;
   std::vector<int> everybody = program.present();
@@ -55,7 +66,7 @@ void missing_rank(Dice& dice, ProgramBuilder& program, bool groups) {
     std::erase(leaving, witness);
     if (leaving.empty() && world > 1) leaving.push_back((witness + 1) % world);
     std::erase_if(everybody, [&](int rank) { return std::ranges::count(leaving, rank) > 0; });
-    program.leave(leaving);
+    leave(dice, program, leaving, how);
     // A missing rank outranks a broken rule.
     if (dice.one_in(6)) {
       program.broken_call(draw_operation(dice));
@@ -73,6 +84,22 @@ void missing_rank(Dice& dice, ProgramBuilder& program, bool groups) {
       program.call(draw_operation(dice), std::move(group));
     }
   }
+  program.call(draw_operation(dice));
+}
+
+// A rank gets stuck, now and then two. Each call that needs it costs the timeout, so there are few.
+void stuck_rank(Dice& dice, ProgramBuilder& program, bool groups) {
+  program.keep_small();
+  if (dice.one_in(2)) program.call(draw_operation(dice));
+  const int world = program.program().world;
+  std::vector<int> waiting = program.present();
+  for (int stuck = world > 2 && dice.one_in(4) ? 2 : 1; stuck > 0 && world > 1; --stuck) {
+    const int rank = dice.pick(waiting);
+    std::erase(waiting, rank);
+    program.leave(std::vector<int>{rank}, Departure::stalls);
+  }
+  program.call(draw_operation(dice));
+  if (groups && dice.one_in(2)) program.call(draw_operation(dice), draw_group(dice, waiting));
   program.call(draw_operation(dice));
 }
 
@@ -192,6 +219,8 @@ constexpr Property all_properties[] = {
     {"transport", "a missing rank is an error for everybody who needs it, at once from then on"},
     {"relations",
      "related calls agree: a sum and its parts, an exchange and its way back, and so on"},
+    {"throw", "a rank that throws is the same transport error for all survivors, in that step"},
+    {"stall", "a rank that is stuck is the same transport error for all survivors, after a timeout"},
 };
 
 bool is_prime(int n) {
@@ -255,12 +284,17 @@ Case draw_case(std::string_view property, const GeneratorLimits& limits, std::ui
   int fewest = std::max(1, limits.fewest_ranks);
   // One rank alone has no peer to miss. Where the range has nothing but worlds of one, the case
   // is an ordinary call.
-  if (property == "transport") fewest = std::min(std::max(2, fewest), limits.most_ranks);
+  const bool leaving = property == "transport" || property == "throw" || property == "stall";
+  if (leaving) fewest = std::min(std::max(2, fewest), limits.most_ranks);
   if (limits.most_ranks < fewest) {
     throw InvalidArgument("no world has " + std::to_string(limits.fewest_ranks) + " to " +
                           std::to_string(limits.most_ranks) + " ranks");
   }
-  ProgramBuilder program(dice, draw_world(dice, fewest, limits.most_ranks));
+  // Few ranks, so that a short timeout hits nobody who is only slow.
+  const int most = property == "stall" ? std::min(limits.most_ranks, std::max(fewest, 4))
+                                       : limits.most_ranks;
+  if (property == "stall" && !dice.one_in(4)) fewest = std::min(std::max(3, fewest), most);
+  ProgramBuilder program(dice, draw_world(dice, fewest, most));
   if (const std::optional<Operation> operation = operation_named(property)) {
     calls_of(*operation, dice, program);
   } else if (property == "gradient") {
@@ -274,7 +308,11 @@ Case draw_case(std::string_view property, const GeneratorLimits& limits, std::ui
   } else if (property == "groups") {
     calls_in_groups(dice, program);
   } else if (property == "transport") {
-    missing_rank(dice, program, limits.groups);
+    missing_rank(dice, program, limits.groups, Departure::returns);
+  } else if (property == "throw") {
+    missing_rank(dice, program, limits.groups, Departure::throws);
+  } else if (property == "stall") {
+    stuck_rank(dice, program, limits.groups);
   } else if (property == "relations") {
     related_calls(dice, program, limits.groups);
   } else {

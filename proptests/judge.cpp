@@ -30,7 +30,9 @@ class StepJudge {
         // the elements of sums, and is one of those that it allows.
         expected_(
             expected_step(c, index, rule == SumRule::unspecified ? SumRule::exact : rule, actual)),
-        actual_(actual[index]) {
+        actual_(actual[index]),
+        case_(c),
+        transcript_(actual) {
     if (rule != SumRule::unspecified || expected_[0].kind != Outcome::Kind::value) return;
     inputs_ = inputs_of(c, index, actual);
     if (!expected_[0].gradient) return;
@@ -104,6 +106,9 @@ class StepJudge {
     if (expected.kind == Outcome::Kind::contract) {
       if (auto divergence = judge_message(member)) return divergence;
     }
+    if (expected.kind == Outcome::Kind::transport) {
+      if (auto divergence = judge_loss(member)) return divergence;
+    }
     if (expected.kind == Outcome::Kind::value) {
       if (auto divergence = judge_value(member)) return divergence;
     }
@@ -116,10 +121,40 @@ class StepJudge {
     return std::nullopt;
   }
 
-  // Against the first member that got the error: a broken contract is one error for all. (What each
-  // rank had seen of missing peers when it gave up may differ: several leave in no order.)
+  // An error for a missing rank names one, and remains the same. It is the same for all where only
+  // one is missing (several leave in no order, so that ranks may have seen others of them) and all
+  // call the same (the error may name the call).
+  std::optional<Divergence> judge_loss(std::size_t member) const {
+    const Outcome& actual = actual_[member];
+    const auto is_missing = [this](int lost) {
+      return lost >= 0 && static_cast<std::size_t>(lost) < step_.members() &&
+             !step_.inputs[static_cast<std::size_t>(lost)];
+    };
+    if (std::ranges::none_of(actual.lost_ranks, is_missing)) {
+      return diverges(member, "lost",
+                      "the error names no rank that is missing: " + actual.message);
+    }
+    for (std::size_t earlier = 0; earlier < index_; ++earlier) {
+      if (case_.steps[earlier].group != step_.group) continue;
+      const Outcome& before = transcript_[earlier][member];
+      if (before.kind != Outcome::Kind::transport) continue;
+      if (before.message == actual.message) return std::nullopt;
+      return diverges(member, "message",
+                      "the error reads otherwise than in step " + std::to_string(earlier) +
+                          "\n  there " + before.message + "\n  here  " + actual.message);
+    }
+    const auto missing =
+        std::ranges::count_if(step_.inputs, [](const auto& input) { return !input; });
+    const bool alike = std::ranges::count(step_.operations, step_.operations[0]) ==
+                       static_cast<std::ptrdiff_t>(step_.members());
+    return missing == 1 && alike ? judge_message(member) : std::nullopt;
+  }
+
+  // Against the first member that got the error: it is one error for all.
   std::optional<Divergence> judge_message(std::size_t member) const {
-    const auto first = std::ranges::find_if(actual_, [](const Outcome& outcome) {
+    const bool loss = expected_[member].kind == Outcome::Kind::transport;
+    const auto first = std::ranges::find_if(actual_, [loss](const Outcome& outcome) {
+      if (loss) return outcome.kind == Outcome::Kind::transport;
       return outcome.kind == Outcome::Kind::contract || outcome.gradient_violation;
     });
     if (first->message == actual_[member].message) return std::nullopt;
@@ -277,6 +312,8 @@ class StepJudge {
   const SumRule rule_;
   const std::vector<Outcome> expected_;
   const std::vector<Outcome>& actual_;
+  const Case& case_;
+  const Transcript& transcript_;
   // What was added up, only under the rule `unspecified`.
   std::vector<Tensor> inputs_;
   std::optional<std::vector<Tensor>> upstream_;
@@ -307,6 +344,12 @@ std::optional<Divergence> judge_expected(const Case& c) {
     if (stated.empty()) continue;
     // The oracle's own answers feed the steps that follow, wherever the case agrees with them.
     std::swap(transcript[step], stated);
+    // No file says how an error is worded.
+    for (std::size_t m = 0; m < stated.size() && m < transcript[step].size(); ++m) {
+      if (transcript[step][m].kind == stated[m].kind) {
+        transcript[step][m].message = stated[m].message;
+      }
+    }
     if (auto divergence = StepJudge(c, step, transcript, c.sum_rule).judge()) return divergence;
     std::swap(transcript[step], stated);
   }

@@ -4,9 +4,11 @@
 // looks at the whole block after the call; it keeps every result, beside a copy made at once, and
 // compares the two when all is over.
 #include <algorithm>
+#include <condition_variable>
 #include <exception>
 #include <list>
 #include <map>
+#include <mutex>
 
 #include <lockstep/kit/backend.hpp>
 #include <lockstep/kit/subject.hpp>
@@ -125,6 +127,7 @@ void describe_failure(Outcome& outcome) {
   } catch (const TransportError& error) {
     outcome.kind = Outcome::Kind::transport;
     outcome.message = error.what();
+    outcome.lost_ranks = error.lost_ranks();
   } catch (const std::exception& error) {
     outcome.kind = Outcome::Kind::broken;
     outcome.message = error.what();
@@ -144,18 +147,24 @@ bool alike(const Outcome& a, const Outcome& b) {
 
 class Performance {
  public:
-  Performance(const Case& c, int rank, Subject& world)
-      : case_(c), rank_(rank), world_(world), transcript_(c.steps.size()) {}
+  Performance(const Case& c, int rank, Subject& world, RankTranscript& transcript)
+      : case_(c), rank_(rank), world_(world), transcript_(transcript) {
+    transcript_.assign(c.steps.size(), std::nullopt);
+  }
 
-  RankTranscript play() {
+  void play(const std::function<void()>& stall) {
     if (case_.window) window_ = world_.window();
+    std::optional<std::size_t> departure;
     for (std::size_t step = 0; step < case_.steps.size(); ++step) {
       const std::optional<std::size_t> member = member_of(case_.steps[step], rank_);
       if (!member) continue;
       Outcome& outcome = transcript_[step].emplace();
       // A rank that has left, or met with what no rule allows, takes no further part: its peers
       // must notice, and nothing that it could still say would tell more.
-      if (!case_.steps[step].inputs[*member]) break;
+      if (!case_.steps[step].inputs[*member]) {
+        departure = step;
+        break;
+      }
       enter(step, *member, outcome);
       if (outcome.kind == Outcome::Kind::broken) break;
     }
@@ -166,7 +175,7 @@ class Performance {
     for (const Kept& kept : kept_) {
       if (!same_bits(kept.result, kept.copy)) transcript_[kept.step]->result_changed = true;
     }
-    return std::move(transcript_);
+    if (departure) leave(*departure, stall);
   }
 
  private:
@@ -176,6 +185,19 @@ class Performance {
     Tensor result;
     Tensor copy;
   };
+
+  // Holding on to everything, as a rank that throws or is stuck does.
+  void leave(std::size_t step, const std::function<void()>& stall) const {
+    switch (*departure_of(case_, rank_)) {
+      case Departure::returns:
+        return;
+      case Departure::throws:
+        throw InjectedFault("rank " + std::to_string(rank_) + " throws in step " +
+                            std::to_string(step) + ", as the case says");
+      case Departure::stalls:
+        stall();
+    }
+  }
 
   Subject& communicator(const std::vector<int>& group) {
     if (group.empty()) return world_;
@@ -380,13 +402,44 @@ class Performance {
   std::unique_ptr<SubjectWindow> window_;
   std::map<std::size_t, int> window_call_;  // by step, the number of its call
   int window_calls_ = 0;
-  RankTranscript transcript_;
+  RankTranscript& transcript_;
+};
+
+// Holds back the ranks that stall until all others are through.
+class Stalls {
+ public:
+  explicit Stalls(const Case& c) {
+    if (!has_stall(c)) return;
+    for (int rank = 0; rank < c.world; ++rank) {
+      const bool stalls = departure_of(c, rank) == Departure::stalls;
+      stalls_.push_back(stalls);
+      if (!stalls) ++busy_;
+    }
+  }
+
+  void wait() {
+    std::unique_lock lock(mutex_);
+    none_busy_.wait(lock, [this] { return busy_ == 0; });
+  }
+  // The rank has played its part.
+  void finished(int rank) {
+    if (stalls_.empty() || stalls_[static_cast<std::size_t>(rank)]) return;
+    const std::lock_guard lock(mutex_);
+    if (--busy_ == 0) none_busy_.notify_all();
+  }
+
+ private:
+  std::vector<bool> stalls_;
+  std::mutex mutex_;
+  std::condition_variable none_busy_;
+  int busy_ = 0;
 };
 
 }  // namespace
 
-RankTranscript perform(const Case& c, int world_rank, Subject& world) {
-  return Performance(c, world_rank, world).play();
+void perform(const Case& c, int world_rank, Subject& world, RankTranscript& transcript,
+             const std::function<void()>& stall) {
+  Performance(c, world_rank, world, transcript).play(stall);
 }
 
 Transcript assemble(const Case& c, std::span<const RankTranscript> ranks) {
@@ -411,9 +464,19 @@ Transcript ThreadBackend::run(const Case& c) {
   }
   std::vector<RankTranscript> ranks(static_cast<std::size_t>(c.world));
   try {
+    Stalls stalls(c);
     launch(c.world, [&](int rank, Subject& world) {
-      ranks[static_cast<std::size_t>(rank)] = perform(c, rank, world);
+      RankTranscript& transcript = ranks[static_cast<std::size_t>(rank)];
+      try {
+        perform(c, rank, world, transcript, [&] { stalls.wait(); });
+      } catch (...) {
+        stalls.finished(rank);
+        throw;
+      }
+      stalls.finished(rank);
     });
+  } catch (const InjectedFault&) {
+    // The first of the ranks that had to throw.
   } catch (const BackendBroken&) {
     throw;
   } catch (const std::exception& error) {

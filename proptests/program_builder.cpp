@@ -65,8 +65,12 @@ std::vector<int> ProgramBuilder::present() const {
   return ranks;
 }
 
-void ProgramBuilder::leave(std::span<const int> ranks) {
-  for (int rank : ranks) gone_[static_cast<std::size_t>(rank)] = true;
+void ProgramBuilder::leave(std::span<const int> ranks, Departure how) {
+  for (int rank : ranks) {
+    if (gone_[static_cast<std::size_t>(rank)]) continue;
+    gone_[static_cast<std::size_t>(rank)] = true;
+    leaving_[rank] = how;
+  }
 }
 
 void ProgramBuilder::call(Operation operation, std::vector<int> group) {
@@ -338,7 +342,12 @@ void ProgramBuilder::append(Step step) {
     if (!gone_[static_cast<std::size_t>(step.world_rank(member))]) continue;
     step.inputs[member].reset();
     lost_.insert(step.group);
+    const auto leaving = leaving_.find(step.world_rank(member));
+    if (leaving == leaving_.end() || leaving->second == Departure::returns) continue;
+    step.departures.resize(step.members(), Departure::returns);
+    step.departures[member] = leaving->second;
   }
+  leaving_.clear();
   std::vector<std::optional<Result>> held(static_cast<std::size_t>(case_.world));
   if (!lost_.contains(step.group)) {
     if (const std::optional<std::vector<Result>> results = results_of(step)) {

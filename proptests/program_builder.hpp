@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <set>
 #include <span>
@@ -40,7 +41,7 @@ class ProgramBuilder {
   // some members may lack, and that now and then are unlike their results.
   void differentiate();
   // The next step is the first that these ranks do not enter; it is on the whole world.
-  void leave(std::span<const int> ranks);
+  void leave(std::span<const int> ranks, Departure how = Departure::returns);
 
   // Ranks that are still there.
   std::vector<int> present() const;
@@ -73,6 +74,7 @@ class ProgramBuilder {
   Case case_;
   std::vector<std::vector<std::optional<Result>>> results_;  // [step][world rank]
   std::vector<bool> gone_;                                   // per world rank
+  std::map<int, Departure> leaving_;                         // in the next step
   std::set<std::vector<int>> lost_;                          // groups that met a missing rank
 };
 

@@ -27,6 +27,7 @@ Outcomes transport_errors(const Step& step, std::size_t missing) {
   Outcome error;
   error.kind = Outcome::Kind::transport;
   error.message = "rank " + std::to_string(step.world_rank(missing)) + " has left the world";
+  error.lost_ranks = {static_cast<int>(missing)};
   Outcomes outcomes(step.members());
   for (std::size_t member = 0; member < step.members(); ++member) {
     if (step.inputs[member]) outcomes[member] = error;

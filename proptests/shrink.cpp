@@ -16,7 +16,7 @@
 namespace lockstep::kit {
 namespace {
 
-using Measure = std::array<std::uint64_t, 14>;
+using Measure = std::array<std::uint64_t, 15>;
 
 // A length or count as a term of a sum that cannot overflow, broken counts included.
 std::uint64_t bounded(std::int64_t value) {
@@ -31,6 +31,7 @@ DType plainest(DType dtype) {
 Measure measure(const Case& c) {
   std::uint64_t members = 0, references = 0, elements = 0, rows_sent = 0, axes = 0, lengths = 0;
   std::uint64_t groups = 0, roots = 0, dtypes = 0, values = 0, repeats = 0, layouts = 0;
+  std::uint64_t departures = 0;
   const auto add_tensor = [&](const Tensor& tensor) {
     elements += static_cast<std::uint64_t>(tensor.elements());
     axes += tensor.shape().size();
@@ -59,6 +60,8 @@ Measure measure(const Case& c) {
     for (const std::optional<Tensor>& upstream : step.upstream) {
       if (upstream) add_tensor(*upstream);
     }
+    departures += step.departures.size() -
+                  static_cast<std::size_t>(std::ranges::count(step.departures, Departure::returns));
     groups += step.group.size();
     for (std::size_t i = 0; i < step.group.size(); ++i) {
       for (std::size_t j = i + 1; j < step.group.size(); ++j) {
@@ -70,10 +73,11 @@ Measure measure(const Case& c) {
   }
   return {c.steps.size(), static_cast<std::uint64_t>(c.world),
           members,        repeats,
-          references,     elements,
-          rows_sent,      axes,
-          lengths,        groups,
-          roots,          layouts,
+          departures,     references,
+          elements,       rows_sent,
+          axes,           lengths,
+          groups,         roots,
+          layouts,
           dtypes,         values};
 }
 

@@ -20,7 +20,7 @@ using Moves = std::vector<Move>;
 using Origin = std::shared_ptr<const Case>;
 
 // Fewer steps: one alone, or all but one. A reference to a step that goes is replaced by the value
-// that the oracle gives.
+// that the oracle gives. Ranks that return, rather than throw or get stuck.
 void add_step_moves(const Origin& origin, Moves& moves);
 
 // The case without any but these steps.

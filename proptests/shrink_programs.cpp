@@ -136,6 +136,7 @@ Step without_members(const Step& step, const std::vector<bool>& rank_goes) {
     if (input && is_all_to_all_v(operation)) drop_blocks(*input, goes);
     if (input && operation == Operation::reduce_scatter_sum) drop_shares(*input, before, after);
     smaller.inputs.push_back(std::move(input));
+    if (!step.departures.empty()) smaller.departures.push_back(step.departures[member]);
   }
   // Roots are said where somebody broadcasts; perhaps nobody who stays does.
   if (std::ranges::count(smaller.operations, Operation::broadcast_float) == 0)
@@ -189,6 +190,16 @@ void add_step_moves(const Origin& origin, Moves& moves) {
       c.steps[s].upstream.clear();
       return c;
     });
+  }
+  for (std::size_t s = 0; s < steps; ++s) {
+    for (std::size_t member = 0; member < origin->steps[s].departures.size(); ++member) {
+      if (origin->steps[s].departures[member] == Departure::returns) continue;
+      moves.push_back([=]() -> std::optional<Case> {
+        Case c = *origin;
+        c.steps[s].departures[member] = Departure::returns;
+        return c;
+      });
+    }
   }
 }
 

@@ -20,6 +20,21 @@ std::optional<std::size_t> missing_member(const Step& step) {
   return static_cast<std::size_t>(missing - step.inputs.begin());
 }
 
+bool has_stall(const Case& c) {
+  return std::ranges::any_of(c.steps, [](const Step& step) {
+    return std::ranges::count(step.departures, Departure::stalls) > 0;
+  });
+}
+
+std::optional<Departure> departure_of(const Case& c, int world_rank) {
+  for (const Step& step : c.steps) {
+    const std::optional<std::size_t> member = member_of(step, world_rank);
+    if (!member || step.inputs[*member]) continue;
+    return step.departures.empty() ? Departure::returns : step.departures[*member];
+  }
+  return std::nullopt;
+}
+
 std::vector<Tensor> inputs_of(const Case& c, std::size_t step, const Transcript& earlier) {
   const Step& call = c.steps[step];
   std::vector<Tensor> tensors;

@@ -17,6 +17,13 @@ std::optional<std::size_t> member_of(const Step& step, int world_rank);
 // The first member without input, which has left the world; nothing when all enter.
 std::optional<std::size_t> missing_member(const Step& step);
 
+// Whether any rank of the case gets stuck.
+bool has_stall(const Case& c);
+
+// How a world rank leaves: in the first step that it is a member of and does not enter. Nothing
+// when there is none.
+std::optional<Departure> departure_of(const Case& c, int world_rank);
+
 // The tensors that all members of step `step` pass, where all of them enter, when the steps before
 // it went as `earlier` says. Throws NoSuchValue for a reference to a step that gave no value.
 std::vector<Tensor> inputs_of(const Case& c, std::size_t step, const Transcript& earlier);

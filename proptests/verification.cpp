@@ -7,6 +7,8 @@
 #include <lockstep/kit/relations.hpp>
 #include <lockstep/kit/verification.hpp>
 
+#include "step_values.hpp"
+
 namespace lockstep::kit {
 namespace {
 
@@ -15,6 +17,22 @@ using Clock = std::chrono::steady_clock;
 // The rule by which a case file states sums: `unspecified` is no rule to state results by.
 SumRule stated_rule(SumRule rule) {
   return rule == SumRule::unspecified ? SumRule::exact : rule;
+}
+
+using std::chrono::milliseconds;
+
+// A timeout may hit a rank that is only slow, on a busy machine: a divergence is one when it is
+// still there however much time there is.
+template <class Judge>
+std::optional<Divergence> run_and_judge_by(Backend& backend, const Case& c, Judge judge,
+                                           Transcript& actual) {
+  std::optional<Divergence> divergence;
+  for (const milliseconds timeout : {stall_timeout, 7 * stall_timeout, 35 * stall_timeout}) {
+    actual = run_case(backend, c, timeout);
+    divergence = judge(actual);
+    if (!divergence || !has_stall(c)) break;
+  }
+  return divergence;
 }
 
 std::vector<PropertyReport> chosen_properties(const std::vector<std::string>& names) {
@@ -45,33 +63,46 @@ class Verification {
   VerifyReport run() {
     std::vector<PropertyReport*> running;
     for (PropertyReport& property : report_.properties) {
-      const bool offered = (property.name != "groups" || info_.offers_groups) &&
-                           (property.name != "transport" || info_.offers_departure);
-      if (offered) {
-        running.push_back(&property);
-      } else {
+      if (!offers(property.name)) {
         property.verdict = PropertyReport::Verdict::not_offered;
+      } else if (property.name == "stall" && report_.properties.size() > 1) {
+        stall_ = &property;
+      } else {
+        running.push_back(&property);
       }
     }
     // In turn, so that a backend with a fault shows it early whatever the clause.
     const auto share = static_cast<std::int64_t>(std::max<std::size_t>(running.size(), 1));
     for (std::int64_t i = 0; i < options_.cases; ++i) {
-      PropertyReport& property = *running[static_cast<std::size_t>(i % share)];
+      const bool stall = stall_ != nullptr && (running.empty() || i % stall_every == share);
+      PropertyReport& property = stall ? *stall_ : *running[static_cast<std::size_t>(i % share)];
       if (property.verdict == PropertyReport::Verdict::broken) continue;
-      run_case(property, static_cast<std::uint64_t>(i / share));
+      run_case(property, static_cast<std::uint64_t>(stall ? i / stall_every : i / share));
       if (options_.stop_when_broken && property.verdict == PropertyReport::Verdict::broken) break;
     }
     return std::move(report_);
   }
 
  private:
+  // A case in which a rank is stuck takes as long as hundreds of others.
+  static constexpr std::int64_t stall_every = 1000;
+
+  bool offers(std::string_view property) const {
+    if (property == "groups") return info_.offers_groups;
+    if (property == "transport") return info_.offers_departure;
+    if (property == "throw") return info_.offers_departure && info_.offers_throws;
+    if (property == "stall") return info_.offers_stalls;
+    return true;
+  }
+
   void run_case(PropertyReport& property, std::uint64_t index) {
     Case c = draw_case(property.name, limits_, case_seed(options_.seed, property.name, index));
     c.sum_rule = stated_rule(info_.sum_rule);
     observer_.starting(property, index, c);
-    const Transcript actual = backend_.run(c);
+    Transcript actual;
+    const auto judge_it = [&](const Transcript& it) { return judged(property, c, it); };
+    const std::optional<Divergence> divergence = run_and_judge_by(backend_, c, judge_it, actual);
     observer_.finished();
-    const std::optional<Divergence> divergence = judged(property, c, actual);
     ++property.cases;
     ++report_.cases;
     count_corners(corners(c, actual));
@@ -100,6 +131,8 @@ class Verification {
                         Divergence divergence) {
     Counterexample result;
     result.index = index;
+    const Case original = failing;
+    const Divergence originally = divergence;
     const auto deadline = Clock::now() + std::chrono::duration<double>(options_.shrink_seconds);
     bool descended = true;
     while (descended) {
@@ -112,7 +145,7 @@ class Verification {
         observer_.starting(property, index, *candidate);
         try {
           ++result.runs;
-          found = judged(property, *candidate, backend_.run(*candidate));
+          found = judged(property, *candidate, kit::run_case(backend_, *candidate));
         } catch (const NoSuchValue&) {
           // It refers to a value that is no longer there: no case at all.
         }
@@ -123,6 +156,11 @@ class Verification {
         descended = true;
         break;
       }
+    }
+    // Simpler cases were given little time; was that enough?
+    if (has_stall(failing) && !run_and_judge(backend_, failing)) {
+      failing = original;
+      divergence = originally;
     }
     result.shrunk = with_expected(std::move(failing));
     result.divergence = std::move(divergence);
@@ -135,6 +173,7 @@ class Verification {
   BackendInfo info_;
   GeneratorLimits limits_;
   VerifyReport report_;
+  PropertyReport* stall_ = nullptr;  // where it shares the run with others
 };
 
 }  // namespace
@@ -166,12 +205,35 @@ VerifyReport verify(Backend& backend, const VerifyOptions& options, VerifyObserv
   return Verification(backend, options, observer == nullptr ? silent : *observer).run();
 }
 
-std::optional<Divergence> run_and_judge(Backend& backend, const Case& c) {
-  const Transcript actual = backend.run(c);
-  const SumRule rule = backend.info().sum_rule;
-  if (auto divergence = judge(c, actual, rule)) return divergence;
-  return judge_relations(c, actual, rule);
+Transcript run_case(Backend& backend, const Case& c, std::chrono::milliseconds timeout) {
+  if (!has_stall(c)) return backend.run(c);
+  backend.set_timeout(timeout);
+  Transcript transcript = backend.run(c);
+  backend.set_timeout(std::nullopt);
+  return transcript;
 }
+
+std::optional<Divergence> run_and_judge(Backend& backend, const Case& c) {
+  Transcript actual;
+  const SumRule rule = backend.info().sum_rule;
+  const auto judge_it = [&](const Transcript& it) {
+    if (auto divergence = judge(c, it, rule)) return divergence;
+    return judge_relations(c, it, rule);
+  };
+  return run_and_judge_by(backend, c, judge_it, actual);
+}
+
+namespace {
+
+std::string departure_text(const Step& step, std::size_t member) {
+  const Departure departure =
+      step.departures.empty() ? Departure::returns : step.departures[member];
+  if (departure == Departure::throws) return "throws\n";
+  if (departure == Departure::stalls) return "is stuck\n";
+  return "has left\n";
+}
+
+}  // namespace
 
 std::string explain(const Counterexample& counterexample) {
   const Case& c = counterexample.shrunk;
@@ -194,12 +256,12 @@ std::string explain(const Counterexample& counterexample) {
     for (std::size_t m = 0; m < std::min(step.members(), most_members); ++m) {
       text += "    rank " + std::to_string(m) + ": ";
       const std::optional<Input>& input = step.inputs[m];
+      if (!input) {
+        text += departure_text(step, m);
+        continue;
+      }
       if (step.operations[m] != step.operations[0]) {
         text += std::string(name(step.operations[m])) + " of ";
-      }
-      if (!input) {
-        text += "has left\n";
-        continue;
       }
       text += input->from_step ? "its value of step " + std::to_string(*input->from_step)
                                : to_string(input->tensor);

@@ -207,6 +207,23 @@ const Refused not_a_case[] = {
          R"({"group": [1, 0], "op": "all_reduce_sum", "inputs": [)" + scalar + "," + scalar + "]}"),
      "f.json:2: /steps/1/inputs/1: rank 0 left the world in step 0, so its input is null from then "
      "on"},
+    {"RankThatComesBackAfterAnException",
+     two(R"({"op": "all_reduce_sum", "inputs": [{"departure": "throws"}, )" + scalar + "]},\n" +
+         R"({"op": "all_reduce_sum", "inputs": [{"departure": "throws"}, )" + scalar + "]}"),
+     "f.json:2: /steps/1/inputs/0: rank 0 left the world in step 0, so its input is null from then "
+     "on"},
+    {"DepartureThatIsAReturn",
+     two(R"({"op": "all_reduce_sum", "inputs": [{"departure": "returns"}, )" + scalar + "]}"),
+     "f.json:1: /steps/0/inputs/0/departure: found \"returns\", wanted \"throws\" or \"stalls\""},
+    {"DepartureWithATensor",
+     two(R"({"op": "all_reduce_sum", "inputs": [{"departure": "stalls", "dtype": "f32"}, )" +
+         scalar + "]}"),
+     "f.json:1: /steps/0/inputs/0: unknown key \"dtype\"; the keys of a rank that leaves are "
+     "departure"},
+    {"DepartureThatShouldGiveAValue",
+     two(R"({"op": "all_reduce_sum", "inputs": [{"departure": "stalls"}, )" + scalar +
+         R"(], "expected": [)" + scalar + "," + scalar + "]}"),
+     "f.json:1: /steps/0/expected/0: found an object, wanted null, as the rank does not enter"},
     {"InputFromThisStep",
      two(R"({"op": "all_reduce_sum", "inputs": [{"from_step": 0}, )" + scalar + "]}"),
      "f.json:1: /steps/0/inputs/0/from_step: step 0 is no step before this one, step 0"},

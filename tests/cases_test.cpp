@@ -12,6 +12,7 @@
 #include <lockstep/kit/case_file.hpp>
 #include <lockstep/kit/judge.hpp>
 #include <lockstep/kit/program_oracle.hpp>
+#include <lockstep/kit/verification.hpp>
 
 #include "simulated_backend.hpp"
 
@@ -61,7 +62,8 @@ TEST_P(CaseFiles, ExpectWhatTheOracleGives) {
 // order of a sum is left open.
 TEST_P(CaseFiles, HoldOnSimulatedRanks) {
   for (SumRule rule : {SumRule::exact, SumRule::rank_order}) {
-    const Transcript transcript = testing::SimulatedBackend(rule).run(case_);
+    testing::SimulatedBackend backend(rule);
+    const Transcript transcript = run_case(backend, case_);
     for (SumRule judged_by : {rule, SumRule::unspecified}) {
       const auto divergence = judge(case_, transcript, judged_by);
       EXPECT_FALSE(divergence.has_value()) << "sums by the rule " << rule << ", judged by "

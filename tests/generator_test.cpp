@@ -73,6 +73,18 @@ TEST(Generator, LetsRanksLeaveAndOthersNotice) {
   EXPECT_GE(groups_that_go_on, 20);
 }
 
+TEST(Generator, LetsRanksThrowAndGetStuck) {
+  for (const Departure how : {Departure::throws, Departure::stalls}) {
+    const std::string_view property = how == Departure::throws ? "throw" : "stall";
+    for (const Case& c : cases_of(property, 200, {.fewest_ranks = 1, .most_ranks = 6})) {
+      std::int64_t departures = 0;
+      for (const Step& step : c.steps) departures += std::ranges::count(step.departures, how);
+      EXPECT_GE(departures, 1) << write_case(c);
+      EXPECT_EQ(write_case(read_case(write_case(c))), write_case(c));
+    }
+  }
+}
+
 TEST(Generator, MakesEveryRankInTurnTheOnlySender) {
   std::set<std::size_t> senders;
   for (const Case& c : cases_of("all_to_all_v_int", 400, {.fewest_ranks = 5, .most_ranks = 5})) {

@@ -251,10 +251,32 @@ TEST(Judge, WantsTheSameWordsFromEveryRank) {
 }
 
 TEST(Judge, LetsEveryRankSayInItsOwnWordsWhomItMissed) {
-  EXPECT_FALSE(judge_with(departure, [](Transcript& transcript) {
-                 transcript[0][1].message = "rank 0 has returned";
-                 transcript[0][2].message = "ranks 0 and 1 have returned";
-               }).diverges);
+  const auto different_words = [](Transcript& transcript) {
+    transcript[0][1].message = "rank 0 has returned";
+    transcript[0][2].message = "ranks 0 and 3 have returned";
+  };
+  const std::string x = R"({"dtype": "f32", "shape": [1], "values": [1]})";
+  const std::string step = R"({"op": "all_reduce_sum", "inputs": [null, )" + x + ", " + x + ", ";
+  EXPECT_FALSE(judge_with(world(4, step + "null]}"), different_words).diverges);
+  // Where one is missing, everybody missed the same.
+  EXPECT_EQ(judge_with(departure, different_words).aspect, "message");
+}
+
+TEST(Judge, WantsTheErrorForAMissingRankToNameItAndToStay) {
+  EXPECT_EQ(judge_with(departure, [](Transcript& transcript) {
+              transcript[0][2].lost_ranks = {2, 7, -1};
+            }).aspect,
+            "lost");
+  const std::string x = R"({"dtype": "f32", "shape": [1], "values": [1]})";
+  const std::string step = R"({"op": "all_reduce_sum", "inputs": [null, )" + x + "]}";
+  const auto later = judge_with(world(2, step + ", " + step), [](Transcript& transcript) {
+    transcript[1][1].message = "the communicator is closed";
+  });
+  EXPECT_EQ(later.aspect, "message");
+  EXPECT_EQ(later.explanation,
+            "step 1, all_reduce_sum, rank 1: the error reads otherwise than in step 0\n"
+            "  there rank 0 has left the world\n"
+            "  here  the communicator is closed");
 }
 
 TEST(Judge, TellsAValueFromAnError) {

@@ -14,11 +14,17 @@ class SimulatedBackend : public kit::ThreadBackend {
     kit::BackendInfo info;
     info.name = "simulated ranks";
     info.sum_rule = rule_;
+    info.offers_throws = true;
+    info.offers_stalls = true;
     return info;
   }
 
+  void set_timeout(std::optional<std::chrono::milliseconds> timeout) override {
+    timeout_ = timeout;
+  }
+
   void launch(int ranks, const RankBody& body) override {
-    sim::World world(ranks, {.sum_rule = rule_, .timeout = {}});
+    sim::World world(ranks, {.sum_rule = rule_, .timeout = timeout_});
     world.run([&](sim::Communicator communicator) {
       const int rank = communicator.rank();
       kit::SubjectOf<sim::Communicator> subject(std::move(communicator));
@@ -28,6 +34,7 @@ class SimulatedBackend : public kit::ThreadBackend {
 
  private:
   SumRule rule_;
+  std::optional<std::chrono::milliseconds> timeout_;
 };
 
 }  // namespace lockstep::testing

@@ -30,7 +30,7 @@ TEST(Zoo, GroupsItsBackendsByKind) {
     latest = mutant.kind;
   }
   EXPECT_EQ(kinds, (std::set<std::string_view>{"order", "counts", "zero rows", "bits", "sums",
-                                               "root", "aliasing", "agreement", "groups", "state",
+                                               "root", "aliasing", "agreement", "losses", "groups", "state",
                                                "world of one", "last rank", "hangs",
                                                "gradients"}));
 }
@@ -62,7 +62,7 @@ const Caught some[] = {
     {"root_ignored", "bits", 2},
     {"all_reduce_in_place", "input", 2},
     {"errors_differ", "message", 2},
-    {"group_sorted", "bits", 2},
+    {"group_sorted", "shape", 2},
     {"alone_sum_loses_sign", "sum", 1},
     {"last_not_reached", "bits", 2},
     {"loss_hangs", "outcome", 2},

@@ -105,6 +105,7 @@ void walk(auto& archive, Step& step) {
   walk(archive, step.operations);
   walk(archive, step.roots);
   walk(archive, step.inputs);
+  walk(archive, step.departures);
   walk(archive, step.upstream);
   walk(archive, step.repeat);
 }
@@ -122,6 +123,7 @@ void walk(auto& archive, Outcome& outcome) {
   walk(archive, outcome.receive_counts);
   walk(archive, outcome.violation);
   walk(archive, outcome.message);
+  walk(archive, outcome.lost_ranks);
   walk(archive, outcome.gradient);
   walk(archive, outcome.gradient_violation);
   walk(archive, outcome.input_changed);

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <map>
 #include <memory>
@@ -17,6 +18,7 @@
 #include <lockstep/kit/backend.hpp>
 #include <lockstep/mpi/communicator.hpp>
 
+#include "../step_values.hpp"
 #include "case_bytes.hpp"
 #include "clean_case.hpp"
 
@@ -113,8 +115,18 @@ class Job {
     return bytes;
   }
 
+  // Lets a rank that stalls go on, from process 0.
+  void release(int rank) {
+    require(MPI_Send(nullptr, 0, MPI_BYTE, rank, release_tag, control_), "MPI_Send");
+  }
+  void await_release() {
+    require(MPI_Recv(nullptr, 0, MPI_BYTE, 0, release_tag, control_, MPI_STATUS_IGNORE),
+            "MPI_Recv");
+  }
+
  private:
   static constexpr int tag = 1;
+  static constexpr int release_tag = 3;
   static constexpr int creation_tag = 2;  // Open MPI matches it like a message's
 
   static int as_count(std::int64_t size) {
@@ -152,6 +164,8 @@ class MpiBackend final : public Backend {
     info.description = "processes over MPI";
     info.sum_rule = sum_rule_;
     info.most_ranks = job_ == nullptr ? 256 : job_->size();
+    info.offers_throws = true;
+    info.offers_stalls = true;
     if (!started_by_launcher() && !on_path("mpirun")) {
       info.unavailable = "mpirun is not on the PATH";
     }
@@ -160,6 +174,11 @@ class MpiBackend final : public Backend {
 
   void configure(const BackendOptions& options) override {
     sum_rule_ = options.sum_rule.value_or(SumRule::unspecified);
+  }
+
+  // Processes take turns on few cores, and making a communicator takes its time as well.
+  void set_timeout(std::optional<std::chrono::milliseconds> timeout) override {
+    timeout_ = timeout ? std::optional(10 * *timeout) : std::nullopt;
   }
 
   std::vector<std::string> launcher(int ranks) const override {
@@ -182,9 +201,12 @@ class MpiBackend final : public Backend {
     for (;;) {
       const Bytes bytes = job_->await_announcement();
       if (bytes.empty()) return 0;
-      const bool fresh = bytes.front() != std::byte{0};
-      const Case c = decode_case(std::span(bytes).subspan(1));
-      if (job_->rank() < c.world) job_->report(encode(take_part(c, fresh)));
+      Announcement how;
+      std::memcpy(&how, bytes.data(), sizeof how);
+      timeout_ = how.timeout();
+      const Case c = decode_case(std::span(bytes).subspan(sizeof how));
+      if (job_->rank() >= c.world) continue;
+      job_->report(encode(take_part(c, how.fresh, [this] { job_->await_release(); })));
     }
   }
 
@@ -193,13 +215,29 @@ class MpiBackend final : public Backend {
     require_processes(c.world);
     const bool clean = leaves_no_trace(c);
     const bool fresh = !clean || !reusable_.contains(c.world);
+    const Announcement how{fresh, timeout_ ? timeout_->count() : 0};
     Bytes announcement = encode(c);
-    announcement.insert(announcement.begin(), fresh ? std::byte{1} : std::byte{0});
+    const auto* head = reinterpret_cast<const std::byte*>(&how);
+    announcement.insert(announcement.begin(), head, head + sizeof how);
     job_->announce(announcement);
-    std::vector<RankTranscript> ranks = {take_part(c, fresh)};
-    for (int rank = 1; rank < c.world; ++rank) {
-      ranks.push_back(decode_transcript(job_->await_report(rank)));
-    }
+
+    std::vector<RankTranscript> ranks(static_cast<std::size_t>(c.world));
+    const auto collect = [&](bool stalling) {
+      for (int rank = 1; rank < c.world; ++rank) {
+        if ((departure_of(c, rank) == Departure::stalls) != stalling) continue;
+        if (stalling) job_->release(rank);
+        ranks[static_cast<std::size_t>(rank)] = decode_transcript(job_->await_report(rank));
+      }
+    };
+    // Where this rank is stuck itself, it hears from the others before it goes on.
+    bool heard = false;
+    const auto hear = [&] {
+      if (!heard) collect(false);
+      heard = true;
+    };
+    ranks[0] = take_part(c, fresh, hear);
+    hear();
+    collect(true);
     if (clean && std::ranges::none_of(ranks, has_failed)) {
       reusable_.insert(c.world);
     } else {
@@ -217,6 +255,17 @@ class MpiBackend final : public Backend {
   }
 
  private:
+  // How a case is to be run; goes before it to all processes.
+  struct Announcement {
+    bool fresh = false;
+    std::int64_t milliseconds = 0;  // the timeout, 0 for none
+
+    std::optional<std::chrono::milliseconds> timeout() const {
+      if (milliseconds == 0) return std::nullopt;
+      return std::chrono::milliseconds(milliseconds);
+    }
+  };
+
   void start() {
     if (job_ == nullptr) job_ = std::make_unique<Job>();
   }
@@ -229,22 +278,38 @@ class MpiBackend final : public Backend {
 
   // This process's part. Making a communicator costs more than most cases, so one is used again as
   // long as that cannot be noticed; whether it is, the judge decides for all.
-  RankTranscript take_part(const Case& c, bool fresh) {
+  RankTranscript take_part(const Case& c, bool fresh, const std::function<void()>& stall) {
+    RankTranscript transcript;
+    try {
+      play(c, fresh, transcript, stall);
+    } catch (const InjectedFault&) {
+    } catch (const TransportError& error) {  // there was no world in time
+      transcript.assign(c.steps.size(), std::nullopt);
+      transcript.front().emplace().kind = Outcome::Kind::broken;
+      transcript.front()->message = error.what();
+    }
+    return transcript;
+  }
+
+  void play(const Case& c, bool fresh, RankTranscript& transcript,
+            const std::function<void()>& stall) {
     if (fresh) worlds_.erase(c.world);
     const auto kept = worlds_.find(c.world);
     mpi::Communicator world = kept != worlds_.end() ? kept->second : fresh_world(c.world);
     if (leaves_no_trace(c)) worlds_.insert_or_assign(c.world, world);
     SubjectOf<mpi::Communicator> subject(std::move(world));
-    return perform(c, job_->rank(), subject);
+    perform(c, job_->rank(), subject, transcript, stall);
   }
 
   mpi::Communicator fresh_world(int ranks) {
     mpi::Options options;
     options.sum_rule = sum_rule_;
+    options.timeout = timeout_;
     return mpi::Communicator(job_->environment(), job_->first_processes(ranks), options);
   }
 
   SumRule sum_rule_ = SumRule::unspecified;
+  std::optional<std::chrono::milliseconds> timeout_;
   std::unique_ptr<Job> job_;
   bool others_serve_ = false;  // and wait for the end to be announced
   std::map<int, mpi::Communicator> worlds_;

@@ -15,6 +15,8 @@ class SimBackend final : public ThreadBackend {
     info.name = "sim";
     info.description = "ranks simulated on threads";
     info.sum_rule = sum_rule_;
+    info.offers_throws = true;
+    info.offers_stalls = true;
     return info;
   }
 
@@ -25,8 +27,12 @@ class SimBackend final : public ThreadBackend {
     sum_rule_ = options.sum_rule.value_or(SumRule::exact);
   }
 
+  void set_timeout(std::optional<std::chrono::milliseconds> timeout) override {
+    timeout_ = timeout;
+  }
+
   void launch(int ranks, const RankBody& body) override {
-    worlds_.of(ranks, sum_rule_).run([&](sim::Communicator communicator) {
+    worlds_.of(ranks, sum_rule_, timeout_).run([&](sim::Communicator communicator) {
       const int rank = communicator.rank();
       SubjectOf<sim::Communicator> subject(std::move(communicator));
       body(rank, subject);
@@ -35,6 +41,7 @@ class SimBackend final : public ThreadBackend {
 
  private:
   SumRule sum_rule_ = SumRule::exact;
+  std::optional<std::chrono::milliseconds> timeout_;
   KeptWorlds worlds_;
 };
 

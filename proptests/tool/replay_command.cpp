@@ -2,7 +2,7 @@
 #include <iostream>
 
 #include <lockstep/kit/case_file.hpp>
-#include <lockstep/kit/program_oracle.hpp>
+#include <lockstep/kit/judge.hpp>
 #include <lockstep/kit/verification.hpp>
 
 #include "commands.hpp"
@@ -21,28 +21,29 @@ struct NamedCase {
   kit::Case content;
 };
 
-// What the file expects as if a backend had answered it; where it says nothing, what the oracle
-// does.
-kit::Transcript stated_outcomes(const kit::Case& c) {
-  kit::Transcript stated = kit::expected_transcript(c, c.sum_rule);
-  for (std::size_t s = 0; s < c.steps.size(); ++s) {
-    if (!c.steps[s].expected.empty()) stated[s] = c.steps[s].expected;
+// What a case needs and a backend has not, in words; empty when it can run it.
+std::string not_offered(const kit::Case& c, const kit::BackendInfo& info) {
+  for (const kit::Step& step : c.steps) {
+    if (!info.offers_groups && !step.group.empty()) return "sub-communicators";
+    for (std::size_t member = 0; member < step.members(); ++member) {
+      if (!info.offers_departure && !step.inputs[member]) return "ranks that leave";
+    }
+    for (const kit::Departure departure : step.departures) {
+      if (!info.offers_throws && departure == kit::Departure::throws) return "ranks that throw";
+      if (!info.offers_stalls && departure == kit::Departure::stalls) return "ranks that stall";
+    }
   }
-  return stated;
+  return "";
 }
 
 // True when it holds.
 bool replay(const NamedCase& replayed, kit::Backend& backend) {
   const kit::Case& c = replayed.content;
-  const bool states =
-      std::ranges::any_of(c.steps, [](const kit::Step& step) { return !step.expected.empty(); });
   bool holds = true;
-  if (states) {
-    if (const auto wrong = kit::judge(c, stated_outcomes(c), c.sum_rule)) {
-      std::cout << replayed.file << ": the file expects something else than the oracle\n"
-                << wrong->explanation << std::endl;
-      holds = false;
-    }
+  if (const auto wrong = kit::judge_expected(c)) {
+    std::cout << replayed.file << ": the file expects something else than the oracle\n"
+              << wrong->explanation << std::endl;
+    holds = false;
   }
   if (const auto wrong = kit::run_and_judge(backend, c)) {
     std::cout << replayed.file << ": " << backend.info().name << " differs from the oracle ("
@@ -61,12 +62,9 @@ int replay_command(const ReplayArguments& arguments) {
   limit_memory();
   std::vector<NamedCase> cases;
   int most_ranks = 1;
-  bool groups = false;
   for (const std::string& file : arguments.cases) {
     cases.push_back({file, kit::read_case(read_file(file), file)});
-    const kit::Case& c = cases.back().content;
-    most_ranks = std::max(most_ranks, c.world);
-    for (const kit::Step& step : c.steps) groups = groups || !step.group.empty();
+    most_ranks = std::max(most_ranks, cases.back().content.world);
   }
 
   Session session = open_session(arguments.backend, arguments.sum_rule);
@@ -83,24 +81,26 @@ int replay_command(const ReplayArguments& arguments) {
   }
   if (const std::optional<int> served = session.serve()) return *served;
   require_ranks(session, most_ranks);
-  if (groups && !session.info().offers_groups) {
-    throw Failure(cannot_run_here, "backend " + arguments.backend +
-                                       " has no sub-communicators, and a case needs them");
-  }
-
+  const kit::BackendInfo info = session.info();
   const NamedCase* running = nullptr;
   Watchdog watchdog(timeout, [&] {
     std::cerr << "lockstep: backend " << arguments.backend << " did not finish " << running->file
               << " within " << arguments.timeout << " s" << std::endl;
     deliver_status(backend_broke);
   });
-  bool all = true;
+  bool all = true, any = false;
   for (const NamedCase& replayed : cases) {
+    if (const std::string needed = not_offered(replayed.content, info); !needed.empty()) {
+      std::cout << replayed.file << ": not offered by " << info.name << ": " << needed << std::endl;
+      continue;
+    }
+    any = true;
     running = &replayed;
     watchdog.arm();
     all = replay(replayed, *session.backend) && all;
     watchdog.disarm();
   }
+  if (!any) throw Failure(cannot_run_here, "backend " + info.name + " can run none of the cases");
   return all ? all_held : divergence;
 }
 

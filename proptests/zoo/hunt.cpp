@@ -34,7 +34,7 @@ Hunt hunt(const Mutant& mutant, const HuntOptions& options, kit::KeptWorlds& wor
   for (kit::PropertyReport& property : report.properties) {
     if (!property.counterexample) continue;
     Kill kill{property.name, std::move(*property.counterexample), false};
-    (void)backend.run(kill.counterexample.shrunk);
+    (void)kit::run_case(backend, kill.counterexample.shrunk);
     kill.hung = backend.hung();
     hunt.kill = std::move(kill);
   }

@@ -57,6 +57,7 @@ std::vector<Mutant> sum_mutants();
 std::vector<Mutant> root_mutants();
 std::vector<Mutant> aliasing_mutants();
 std::vector<Mutant> agreement_mutants();
+std::vector<Mutant> loss_mutants();
 std::vector<Mutant> group_mutants();
 std::vector<Mutant> state_mutants();
 std::vector<Mutant> world_of_one_mutants();

@@ -35,7 +35,7 @@ const std::vector<Mutant>& mutants() {
     std::vector<Mutant> list;
     for (const auto kind :
          {order_mutants, count_mutants, zero_row_mutants, bit_mutants, sum_mutants, root_mutants,
-          aliasing_mutants, agreement_mutants, group_mutants, state_mutants, world_of_one_mutants,
+          aliasing_mutants, agreement_mutants, loss_mutants, group_mutants, state_mutants, world_of_one_mutants,
           last_rank_mutants, hang_mutants, gradient_mutants}) {
       for (Mutant& mutant : kind()) list.push_back(std::move(mutant));
     }

@@ -71,6 +71,8 @@ kit::BackendInfo ZooBackend::info() const {
   info.name = mutant_.name;
   info.description = mutant_.description;
   info.sum_rule = mutant_.sum_rule;
+  info.offers_throws = true;
+  info.offers_stalls = true;
   return info;
 }
 
@@ -80,7 +82,7 @@ void ZooBackend::launch(int ranks, const RankBody& body) {
   std::vector<int> everybody(static_cast<std::size_t>(ranks));
   std::iota(everybody.begin(), everybody.end(), 0);
   patience_.begin_case();
-  worlds_.of(ranks, rule).run([&](sim::Communicator right) {
+  worlds_.of(ranks, rule, timeout_).run([&](sim::Communicator right) {
     const int number = right.rank();
     const auto rank = std::make_shared<Rank>(std::move(right), true, everybody, rule, boards,
                                              std::make_shared<Rank::Memory>(), patience_);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chrono>
+#include <optional>
 
 #include <lockstep/kit/backend.hpp>
 
@@ -18,6 +19,9 @@ class ZooBackend final : public kit::ThreadBackend {
       : mutant_(mutant), worlds_(worlds), patience_(timeout) {}
 
   kit::BackendInfo info() const override;
+  void set_timeout(std::optional<std::chrono::milliseconds> timeout) override {
+    timeout_ = timeout;
+  }
   void launch(int ranks, const RankBody& body) override;
 
   // Whether a rank of the latest case had to be given up.
@@ -27,6 +31,7 @@ class ZooBackend final : public kit::ThreadBackend {
   const Mutant& mutant_;
   kit::KeptWorlds& worlds_;
   Patience patience_;
+  std::optional<std::chrono::milliseconds> timeout_;
 };
 
 // The rule by which the right part of a mutant adds: its own, or one that `unspecified` allows.

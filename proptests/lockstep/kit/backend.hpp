@@ -15,6 +15,7 @@
 //   LOCKSTEP_BACKEND(MyBackend)
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -40,6 +41,11 @@ struct BackendInfo {
   // Parts of the contract that it does not claim; the card says "not offered" for them.
   bool offers_groups = true;     // sub-communicators of chosen ranks
   bool offers_departure = true;  // a rank that leaves becomes a TransportError on its peers
+  // So does a rank whose body throws. (The exception is an InjectedFault. A ThreadBackend may let
+  // one out of launch() when all ranks are through.)
+  bool offers_throws = false;
+  // A peer that is stuck becomes a TransportError after the timeout: see Backend::set_timeout().
+  bool offers_stalls = false;
 };
 
 // What the user chose on the command line.
@@ -65,6 +71,11 @@ class Backend {
   // Throws BackendBroken when that is impossible.
   virtual Transcript run(const Case& c) = 0;
 
+  // How long a rank of the next worlds waits for a peer before it gives it up; nothing, as at first,
+  // for as long as it takes. Called around cases in which a rank stalls, and only where
+  // info().offers_stalls.
+  virtual void set_timeout(std::optional<std::chrono::milliseconds> timeout) { (void)timeout; }
+
   // For backends whose ranks are processes: the command to put before this one's own command line so
   // that a world of `ranks` can run, or nothing when this process can run it already.
   virtual std::vector<std::string> launcher(int ranks) const {
@@ -75,7 +86,8 @@ class Backend {
   // done, and returns the process's exit status. Nothing in the judge's own process.
   virtual std::optional<int> serve() { return std::nullopt; }
 
-  // What one rank of a world does; throws nothing. When it returns, the rank has left.
+  // What one rank of a world does. When it returns, the rank has left; so it has when it throws
+  // InjectedFault, which it does only where info().offers_throws, and throws nothing else.
   using RankBody = std::function<void(int rank, Subject& world)>;
 
   // Calls `body` for every rank that this process plays in a fresh world of `ranks`, each on a

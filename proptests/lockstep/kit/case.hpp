@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <lockstep/error.hpp>
@@ -14,6 +15,16 @@
 #include <lockstep/tensor.hpp>
 
 namespace lockstep::kit {
+
+// How a rank leaves the world, instead of entering the first step in which it has no input.
+enum class Departure : std::uint8_t {
+  returns,  // its part of the program is over
+  throws,   // an exception ends it
+  stalls,   // it is stuck in its own code, and leaves only when no peer waits any more
+};
+
+// "throws".
+std::string_view name(Departure departure);
 
 // What one rank passes to one step: a tensor of its own, or what the same world rank got back from
 // an earlier step.
@@ -40,6 +51,8 @@ struct Outcome {
   std::vector<std::int64_t> receive_counts;  // kind value, of an exchange
   Violation violation{};                     // kind contract
   std::string message;                       // the error's text, as that rank saw it
+  std::vector<int> lost_ranks;               // kind transport: whom it names, ranks of the
+                                             // communicator
 
   // The gradient with respect to the rank's input, where the step asked for one and somebody's loss
   // reached it: a tensor, or the violation that asking for it gave.
@@ -62,6 +75,8 @@ struct Step {
   std::vector<Operation> operations;       // per member
   std::vector<std::int64_t> roots;         // per member where any member broadcasts, else empty
   std::vector<std::optional<Input>> inputs;  // per member; nothing for a rank that has left
+  // Per member how it leaves, which counts in the step where it leaves; empty when all return.
+  std::vector<Departure> departures;
   // Per member the upstream gradient of its result, of a floating dtype; nothing where its loss does
   // not reach it, and for a rank that has left. Empty when the step asks for no gradient.
   std::vector<std::optional<Tensor>> upstream;

@@ -72,6 +72,8 @@ enum class Corner : std::uint8_t {
   broken_contract,
   call_after_breach,
   missing_rank,
+  throwing_rank,
+  stuck_rank,
   // Related calls (relations.hpp), in the order of the relations.
   scattered_and_gathered,
   exchanged_and_back,

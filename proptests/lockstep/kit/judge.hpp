@@ -13,7 +13,8 @@ struct Divergence {
   int step = 0;
   int member = 0;  // the rank within the step's communicator
   int world_rank = 0;
-  // What differs, a closed list of words for machines: outcome, violation, message, dtype, shape,
+  // What differs, a closed list of words for machines: outcome, violation, message, lost (a
+  // transport error names nobody who is missing), dtype, shape,
   // receive_counts, bits, sum, agreement (ranks of an all-reduce hold different bits), gradient,
   // input (the caller's tensor was changed), result (a later call changed an earlier result),
   // missing (no outcome was reported), relation (calls that are related do not agree,
@@ -27,8 +28,10 @@ struct Divergence {
 // Compares every rank of every step. Values are compared bit for bit, except sums of a backend
 // whose rule is `unspecified`, which must be results that some order of summation could give, and
 // the payload of a NaN that comes out of a sum (docs/sums.md). Violations are compared by kind, and
-// the texts of contract errors with each other: the error must be the same on every rank. (Which
-// peers a rank found missing may differ from rank to rank.) `from_step` stands for what the backend
+// the texts of errors with each other: the error must be the same on every rank. (A transport error
+// must name a missing peer; where several left, or ranks called different operations, its text may
+// differ from rank to rank.)
+// `from_step` stands for what the backend
 // itself returned. Throws NoSuchValue for a case that feeds on an error which the contract demands.
 std::optional<Divergence> judge(const Case& c, const Transcript& actual, SumRule rule);
 

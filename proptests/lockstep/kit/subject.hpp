@@ -3,6 +3,7 @@
 
 #include <concepts>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -12,6 +13,7 @@
 
 #include <lockstep/collective.hpp>
 #include <lockstep/differentiation/gradient.hpp>
+#include <lockstep/error.hpp>
 #include <lockstep/kit/case.hpp>
 #include <lockstep/kit/memory_layout.hpp>
 #include <lockstep/kit/window.hpp>
@@ -246,9 +248,19 @@ class SubjectOf : public Subject {
 // What one world rank saw of a case: entry s is its outcome in step s, nothing where it is no member.
 using RankTranscript = std::vector<std::optional<Outcome>>;
 
-// Plays one world rank's part of a case on its communicator of the whole world. Returns early when
-// the case says that the rank leaves: dropping `world` is then what its peers must notice.
-RankTranscript perform(const Case& c, int world_rank, Subject& world);
+// Ends a rank's part where its case says that it throws.
+class InjectedFault : public Error {
+ public:
+  using Error::Error;
+};
+
+// Plays one world rank's part of a case on its communicator of the whole world, and notes in
+// `transcript` what became of it. Ends early when the case says that the rank leaves: by returning,
+// by throwing InjectedFault, or, where it stalls, by calling `stall`, which returns when all ranks
+// that do not stall are through, and then returning. Dropping `world` is what its peers must notice
+// (of a rank that stalls, that it does not come).
+void perform(const Case& c, int world_rank, Subject& world, RankTranscript& transcript,
+             const std::function<void()>& stall);
 
 // Every rank's part put together. `ranks` has one entry per world rank.
 Transcript assemble(const Case& c, std::span<const RankTranscript> ranks);

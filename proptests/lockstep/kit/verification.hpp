@@ -7,6 +7,7 @@
 #pragma once
 
 #include <array>
+#include <chrono>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -24,7 +25,7 @@ struct VerifyOptions {
   int most_ranks = 8;
   std::uint64_t seed = 0;
   std::int64_t cases = 10000;           // dealt out evenly among the properties
-  std::vector<std::string> properties;  // all when empty
+  std::vector<std::string> properties = {};  // all when empty
   // Whether the first property that breaks ends the run. Otherwise the others go on.
   bool stop_when_broken = false;
   // Shrinking stops after so many runs or seconds, whichever comes first. (The default number of
@@ -79,8 +80,14 @@ VerifyReport verify(Backend& backend, const VerifyOptions& options,
 // Throws InvalidArgument, with the names that there are, unless all are names of properties.
 void require_properties(const std::vector<std::string>& names);
 
+// Runs one case. In one where a rank stalls, ranks wait `timeout` for it.
+inline constexpr std::chrono::milliseconds stall_timeout{30};
+Transcript run_case(Backend& backend, const Case& c,
+                    std::chrono::milliseconds timeout = stall_timeout);
+
 // Runs one case and judges it by the backend's own sum rule: against the oracle, and where calls in
-// it are related (relations.hpp), against one another.
+// it are related (relations.hpp), against one another. (A short timeout may hit a rank that is only
+// slow, so that where a rank stalls a divergence must last under longer timeouts.)
 std::optional<Divergence> run_and_judge(Backend& backend, const Case& c);
 
 // What broke, for a person: the shrunken case and the judge's explanation.
