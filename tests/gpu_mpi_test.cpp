@@ -103,5 +103,20 @@ TEST(GpuProcesses, ARankThatHasLeftIsNamedAndItsLastResultStaysRight) {
   EXPECT_TENSOR(filled<float>({1000}, [](std::int64_t i) { return 4 * i + 6; }), sum.download());
 }
 
+TEST(GpuProcesses, AnAbortIsHeardByThePeersThatWaitThoughTheHandleIsKept) {
+  const gpu::Communicator c = devices();
+  const auto x = up(c, tensor<float>({1}, {1}));
+  c.all_reduce_sum(x).download();
+  c.gather_integers({});  // nobody aborts what another still waits for
+  if (c.rank() == 1) {
+    c.abort("the user asked for it");
+    EXPECT_ERROR(c.all_reduce_sum(x), TransportError,
+                 "world was aborted by rank 1: the user asked for it");
+  } else {
+    EXPECT_ERROR(c.all_reduce_sum(x), TransportError, "rank 1");
+  }
+  expect_equal_on_all_ranks("everybody is here, with a handle");
+}
+
 }  // namespace
 }  // namespace lockstep

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <exception>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
@@ -38,8 +39,8 @@ class ControlPlane {
   virtual std::unique_ptr<ControlPlane> group(std::span<const int> ranks) = 0;
   virtual std::unique_ptr<ControlPlane> split(std::int64_t color, std::int64_t key) = 0;
 
-  // Leaves at once, from any thread, also while another is inside an operation, which then throws.
-  // Where that is impossible it does nothing: the rank leaves when it lets go.
+  // Leaves, from any thread: at once, so that an operation that another thread is in throws; or
+  // where that is impossible, when that operation has ended.
   virtual void leave() noexcept {}
 };
 
@@ -47,63 +48,101 @@ class ControlPlane {
 template <VariableTensorCollective Host>
 class HostControlPlane final : public ControlPlane {
  public:
-  explicit HostControlPlane(Host host) : host_(std::move(host)) {}
+  explicit HostControlPlane(Host host)
+      : rank_(host.rank()), world_size_(host.world_size()), host_(std::move(host)) {}
 
-  int rank() const override { return host_.rank(); }
-  int world_size() const override { return host_.world_size(); }
+  int rank() const override { return rank_; }
+  int world_size() const override { return world_size_; }
   std::string name() const override {
-    if constexpr (requires { std::string(host_.name()); }) {
-      return std::string(host_.name());
-    } else {
-      return "a communicator of " + std::to_string(world_size()) + " ranks";
+    if constexpr (requires(const Host& host) { std::string(host.name()); }) {
+      std::lock_guard lock(mutex_);
+      if (host_) return host_->name();
     }
+    return "a communicator of " + std::to_string(world_size()) + " ranks";
   }
 
   std::vector<std::int64_t> all_gather(std::span<const std::int64_t> words) override {
     const auto count = static_cast<std::int64_t>(words.size());
-    return listed(host_.all_gather_int(lockstep::IntTensor::of<std::int64_t>({count}, words)));
+    return with_host([&](Host& host) {
+      return listed(host.all_gather_int(lockstep::IntTensor::of<std::int64_t>({count}, words)));
+    });
   }
   std::vector<std::int64_t> all_to_all(std::span<const std::int64_t> words) override {
     const std::vector<std::int64_t> one_row_each(words.size(), 1);
     const auto count = static_cast<std::int64_t>(words.size());
-    return listed(host_
-                      .all_to_all_v_int(lockstep::IntTensor::of<std::int64_t>({count, 1}, words),
-                                        one_row_each)
-                      .value);
+    return with_host([&](Host& host) {
+      const auto rows = lockstep::IntTensor::of<std::int64_t>({count, 1}, words);
+      return listed(host.all_to_all_v_int(rows, one_row_each).value);
+    });
   }
 
   std::unique_ptr<ControlPlane> group(std::span<const int> ranks) override {
-    if constexpr (requires { Host(host_.group(ranks)); }) {
-      return std::make_unique<HostControlPlane>(host_.group(ranks));
+    if constexpr (requires(Host & host) { Host(host.group(ranks)); }) {
+      return with_host(
+          [&](Host& host) { return std::make_unique<HostControlPlane>(host.group(ranks)); });
     } else {
       throw InvalidArgument(name() + ": the host communicator makes no groups");
     }
   }
   std::unique_ptr<ControlPlane> split(std::int64_t color, std::int64_t key) override {
-    if constexpr (requires { Host(host_.split(color, key)); }) {
-      return std::make_unique<HostControlPlane>(host_.split(color, key));
+    if constexpr (requires(Host & host) { Host(host.split(color, key)); }) {
+      return with_host(
+          [&](Host& host) { return std::make_unique<HostControlPlane>(host.split(color, key)); });
     } else {
       throw InvalidArgument(name() + ": the host communicator does not split");
     }
   }
 
+  // A host communicator with a leave() of its own is left at once, another one by letting go of it:
+  // now, or as soon as the operation that another thread is in has ended.
   void leave() noexcept override {
-    if constexpr (requires { host_.leave(); }) {
+    std::lock_guard lock(mutex_);
+    if (!host_) return;
+    if constexpr (requires(Host & host) { host.leave(); }) {
       try {
-        host_.leave();
+        host_->leave();
       } catch (const std::exception&) {
         // It leaves when it is let go of.
       }
+    } else if (busy_) {
+      leaving_ = true;
+    } else {
+      host_.reset();
     }
   }
 
  private:
+  // Runs an operation, in which the rank can be once at a time.
+  template <class Operation>
+  auto with_host(const Operation& operation) {
+    struct Use {
+      explicit Use(HostControlPlane& its_plane) : plane(its_plane) {
+        std::lock_guard lock(plane.mutex_);
+        if (!plane.host_) throw TransportError("this rank has left", {plane.rank_});
+        plane.busy_ = true;
+      }
+      ~Use() {
+        std::lock_guard lock(plane.mutex_);
+        plane.busy_ = false;
+        if (plane.leaving_) plane.host_.reset();
+      }
+      HostControlPlane& plane;
+    };
+    const Use use(*this);
+    return operation(*host_);
+  }
+
   static std::vector<std::int64_t> listed(const lockstep::IntTensor& words) {
     const std::span<const std::int64_t> values = words.values<std::int64_t>();
     return {values.begin(), values.end()};
   }
 
-  Host host_;
+  const int rank_;
+  const int world_size_;
+  mutable std::mutex mutex_;
+  std::optional<Host> host_;  // nothing once the rank has left
+  bool busy_ = false;
+  bool leaving_ = false;
 };
 
 }  // namespace lockstep::gpu
