@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <map>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -48,11 +49,19 @@ class NcclBackend final : public ThreadBackend {
     info.sum_rule = sum_rule_;
     info.unavailable = unavailable_;
     info.most_ranks = devices_;
+    info.offers_throws = true;
+    info.offers_stalls = true;
     return info;
   }
 
   void configure(const BackendOptions& options) override {
     sum_rule_ = options.sum_rule.value_or(SumRule::exact);
+  }
+
+  // The control plane's: that is where ranks wait for one that does not come.
+  void set_timeout(std::optional<std::chrono::milliseconds> timeout) override {
+    timeout_ = timeout;
+    worlds_.clear();
   }
 
   // A communicator is used again as long as that cannot be noticed.
@@ -79,9 +88,12 @@ class NcclBackend final : public ThreadBackend {
     for (int rank = 0; rank < ranks; ++rank) {
       gpu::Communicator& its = world[static_cast<std::size_t>(rank)];
       threads.emplace_back([&body, rank, communicator = std::move(its)]() mutable {
-        // When the body returns, the rank has left, unless the communicator is kept.
+        // When the body ends, the rank has left, unless the communicator is kept.
         SubjectOf<gpu::Communicator> subject(std::move(communicator));
-        body(rank, subject);
+        try {
+          body(rank, subject);
+        } catch (const InjectedFault&) {
+        }
       });
     }
     for (std::thread& thread : threads) thread.join();
@@ -95,8 +107,10 @@ class NcclBackend final : public ThreadBackend {
       gpu::Options options;
       options.sum_rule = sum_rule_;
       options.timeout = patience;
+      sim::Options control;
+      control.timeout = timeout_;
       World world;
-      for (sim::Communicator& host : sim::make_communicators(ranks)) {
+      for (sim::Communicator& host : sim::make_communicators(ranks, control)) {
         const gpu::Stream stream(static_cast<int>(world.size()));
         world.emplace_back(std::move(host), stream, options);
       }
@@ -107,6 +121,7 @@ class NcclBackend final : public ThreadBackend {
   }
 
   SumRule sum_rule_ = SumRule::exact;
+  std::optional<std::chrono::milliseconds> timeout_;
   int devices_ = 0;
   std::string unavailable_;
   bool keep_ = false;            // the world of the case that runs

@@ -70,6 +70,7 @@ int play(int rank, std::vector<int> sockets, int cases) {
     limits.most_ranks = ranks;
     kit::Case c = kit::draw_case(property.name, limits, kit::case_seed(seed, property.name, index));
     c.sum_rule = SumRule::exact;
+    for (kit::Step& step : c.steps) step.departures.clear();  // ranks leave by returning
     const bool clean = std::ranges::all_of(c.steps, [](const kit::Step& step) {
       return step.group.empty() &&
              std::ranges::all_of(step.inputs, [](const auto& input) { return input.has_value(); });
@@ -80,7 +81,7 @@ int play(int rank, std::vector<int> sockets, int cases) {
       gpu::Communicator world = kept ? *kept : fresh(i);
       if (clean) kept = world;
       kit::SubjectOf<gpu::Communicator> subject(std::move(world));
-      mine = kit::perform(c, rank, subject);
+      kit::perform(c, rank, subject, mine, [] {});
     }
     const auto answers = referee.gather_any(packed(kit::encode(mine)));
     std::vector<kit::RankTranscript> all;
