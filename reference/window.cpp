@@ -41,8 +41,8 @@ class Reader {
     }
     return value;
   }
-  // A number of entries that may still follow.
-  std::size_t length() { return static_cast<std::size_t>(integer_below(rest_.size() + 1)); }
+  // A number of entries, as many of which may still follow: all that is left but the number itself.
+  std::size_t length() { return static_cast<std::size_t>(integer_below(rest_.size())); }
   template <class T>
   std::vector<T> list() {
     const std::size_t length = this->length();
@@ -126,6 +126,11 @@ std::vector<Shared> communicators_of(const Kinds& kinds) {
     }
     std::ranges::sort(shared.kinds);
     shared.kinds.erase(std::ranges::unique(shared.kinds).begin(), shared.kinds.end());
+    for (const auto& [kind, calls] : shared.calls) {
+      if (!calls.empty() && !std::ranges::binary_search(shared.kinds, kind)) {
+        refuse_integers("calls of a rank on a communicator that it is no member of");
+      }
+    }
     all.push_back(std::move(shared));
   }
   return all;

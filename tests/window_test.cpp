@@ -401,6 +401,41 @@ TEST(Window, SurvivesTheWire) {
   EXPECT_EQ(read.unlike[0].upstream, (TensorType{DType::f32, {}}));
 }
 
+// Backends that move integers wrongly must not take the program down with them.
+TEST(Window, ThatArrivesCutOffOrMangledIsRefused) {
+  Window window;
+  window.communicators = {{{}, {}}, {{1, 0}, {2, 1, 0}}};
+  window.collectives = {{0, Operation::all_reduce_sum, {}}, {1, Operation::all_gather_float, {0}}};
+  window.loss = {1, 0};
+  const std::vector<std::int64_t> whole = encode(window);
+  for (std::size_t length = 0; length < whole.size(); ++length) {
+    EXPECT_THROW(decode_window(std::span(whole).first(length)), Error) << length;
+  }
+  for (std::size_t i = 0; i < whole.size(); ++i) {
+    for (const std::int64_t value : {whole[i] + 1, std::int64_t{-2}, INT64_MAX}) {
+      std::vector<std::int64_t> mangled = whole;
+      mangled[i] = value;
+      const std::vector<std::int64_t> of_both[] = {whole, mangled};
+      try {
+        find_reached(of_both, 0);
+      } catch (const Error& error) {
+        EXPECT_NE(std::string(error.what()).find("all_gather_int returned"), std::string::npos);
+      }
+    }
+  }
+}
+
+TEST(Window, WithCallsOnACommunicatorOfOthersIsRefused) {
+  Window of_rank_0;
+  of_rank_0.communicators = {{{}, {}}, {{1}, {1, 1}}};
+  of_rank_0.collectives = {{1, Operation::all_reduce_sum, {}}};
+  of_rank_0.loss = {0};
+  Window of_rank_1;
+  of_rank_1.communicators = {{{}, {}}};
+  const std::vector<std::int64_t> both[] = {encode(of_rank_0), encode(of_rank_1)};
+  EXPECT_ERROR(find_reached(both, 0), Error, "it is no member of");
+}
+
 TEST(Frontiers, LeaveOutWhatFollowsFromTheRest) {
   Frontiers frontiers;
   frontiers.add({});      // 0
