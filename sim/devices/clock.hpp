@@ -17,7 +17,7 @@ struct Moment {
 class Clock {
  public:
   bool covers(const Moment& moment) const {
-    return moment.slot < times_.size() && times_[moment.slot] >= moment.time;
+    return moment.time == 0 || (moment.slot < times_.size() && times_[moment.slot] >= moment.time);
   }
 
   void add(const Moment& moment) {

@@ -34,6 +34,12 @@ thread_local int current = 0;
 // Default streams of the calling thread, by device; destroyed with the thread.
 struct ThreadStreams {
   std::vector<StreamRef> streams;
+
+  ~ThreadStreams() {
+    for (const StreamRef& stream : streams) {
+      if (stream) Engine::instance().retire_stream(stream);
+    }
+  }
 };
 thread_local ThreadStreams thread_streams;
 
@@ -119,9 +125,10 @@ Status Engine::disable_peer(int device, int peer) {
 
 StreamRef Engine::State::make_stream(Stream::Kind kind, int device, int priority) {
   auto stream = std::make_shared<Stream>(Stream{kind, device, priority});
-  // A slot of a stream that is gone is taken over when everybody knows that its works are done.
+  // A slot of a stream that is gone is taken over when the host knows that its works are done, and
+  // so every work of the new stream comes after them.
   const auto slot = std::find_if(free_slots.begin(), free_slots.end(), [&](const auto& free) {
-    return floor.covers({free.first, free.second});
+    return host.covers({free.first, free.second});
   });
   if (slot != free_slots.end()) {
     stream->slot = slot->first;
@@ -183,11 +190,15 @@ StreamRef Engine::find_stream(void* handle, DefaultStream flavour, const Call* c
 Status Engine::destroy_stream(void* handle, const Call& call) {
   const StreamRef stream = find_stream(handle, DefaultStream::legacy, &call);
   if (!stream || stream->handle == nullptr) return Status::invalid_handle;
+  retire_stream(stream);
+  return Status::success;
+}
+
+void Engine::retire_stream(const StreamRef& stream) {
   const Lock held = lock();
-  state_->streams.erase(handle);
+  state_->streams.erase(stream->handle);
   stream->destroyed = true;
   state_->forget_if_idle(stream);
-  return Status::success;
 }
 
 std::string Engine::describe(const StreamRef& stream) const {

@@ -99,6 +99,7 @@ class Engine {
                         const Call* call = nullptr);
   // Work on it still runs, as the runtime promises; the handle is dead at once.
   Status destroy_stream(void* handle, const Call& call);
+  void retire_stream(const StreamRef& stream);
 
   // Puts a work at the end of a stream after checking what it touches. A broken rule is reported
   // and gives the status that the real thing might give; the work is dropped then.

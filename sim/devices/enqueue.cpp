@@ -94,7 +94,6 @@ NodeRef Engine::State::append(const StreamRef& stream, Call call, std::vector<Ac
   node->dependencies = std::move(dependencies);
   node->moment = {stream->slot, ++stream->time};
   node->clock = host;
-  if (unfinished == 0) floor = host;
   ++unfinished;
 
   // The legacy default stream and the blocking streams of its device wait for each other.
@@ -112,13 +111,18 @@ NodeRef Engine::State::append(const StreamRef& stream, Call call, std::vector<Ac
     depend(device.legacy);
   }
 
-  for (const AllocationRef& home : node->homes) {
-    if (!home) continue;
-    std::erase_if(home->users, [](const std::weak_ptr<Node>& user) {
-      const NodeRef living = user.lock();
-      return !living || living->state == Node::State::done;
-    });
-    home->users.push_back(node);
+  for (std::size_t i = 0; i < node->accesses.size(); ++i) {
+    if (node->accesses[i].bytes == 0) continue;
+    const AllocationRef& home = node->homes[i];
+    std::vector<std::weak_ptr<Node>>& users = home ? home->users : memory.pageable_users();
+    // Swept now and then, as the list doubles.
+    if (users.size() >= 16 && (users.size() & (users.size() - 1)) == 0) {
+      std::erase_if(users, [](const std::weak_ptr<Node>& user) {
+        const NodeRef living = user.lock();
+        return !living || living->state == Node::State::done;
+      });
+    }
+    users.push_back(node);
   }
   for (std::size_t i = 0; i < node->accesses.size(); ++i) {
     const Access& access = node->accesses[i];

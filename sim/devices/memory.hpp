@@ -40,6 +40,8 @@ class Memory {
   std::size_t allocated(int device) const { return allocated_[static_cast<std::size_t>(device)]; }
   // Accesses to host memory that is in no allocation.
   std::vector<AccessRecord>& pageable_records() { return pageable_records_; }
+  // Works that will touch such memory.
+  std::vector<std::weak_ptr<Node>>& pageable_users() { return pageable_users_; }
 
  private:
   // Where memory lies: on the device of this number, or on the host, which comes last.
@@ -55,6 +57,7 @@ class Memory {
   std::map<std::uintptr_t, AllocationRef> by_address_;  // by begin; never overlapping
   std::vector<std::deque<AllocationRef>> quarantine_;   // by place
   std::vector<AccessRecord> pageable_records_;
+  std::vector<std::weak_ptr<Node>> pageable_users_;
 };
 
 }  // namespace lockstep::devices

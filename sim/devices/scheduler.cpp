@@ -27,7 +27,6 @@ void Engine::State::learn(const NodeRef& node) {
 
 void Engine::State::learn(const Clock& clock) {
   host.join(clock);
-  if (unfinished == 0) floor = host;
   guard.release(host);
   std::erase_if(deliveries, [&](const Delivery& delivery) { return host.covers(delivery.moment); });
 }
@@ -60,7 +59,6 @@ void Engine::State::finish(const NodeRef& node) {
     std::erase(stream.pending, node);
   }
   --unfinished;
-  if (unfinished == 0) floor = host;
   if (stream.destroyed && stream.pending.empty()) forget_if_idle(node->stream);
   moved();
 }

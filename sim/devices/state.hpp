@@ -60,8 +60,7 @@ struct Engine::State {
 
   std::uint64_t nodes = 0;  // enqueued so far
   std::size_t unfinished = 0;
-  Clock host;   // what some thread of the program knows to be done
-  Clock floor;  // no work that is still to run knows less
+  Clock host;  // what some thread of the program knows to be done
 
   // Works that write to the host's memory and that nobody has waited for.
   struct Delivery {

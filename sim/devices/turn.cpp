@@ -28,14 +28,22 @@ bool is_mapped(std::uintptr_t begin, std::uintptr_t end) {
   return true;
 }
 
-// Keeps the list short: records that everybody knows of are dropped, and the same stream's same
-// access replaces its earlier one.
-void note(std::vector<AccessRecord>& records, const Clock& floor, AccessRecord made) {
+// Keeps the list short: records that everybody knows of are dropped (the host, and the works that
+// are still to touch the memory), and the same stream's same access replaces its earlier one.
+void note(std::vector<AccessRecord>& records, const std::vector<std::weak_ptr<Node>>& users,
+          const Clock& host, AccessRecord made) {
   constexpr std::size_t most = 4096;
+  const auto known = [&](const Moment& moment) {
+    return host.covers(moment) &&
+           std::all_of(users.begin(), users.end(), [&](const std::weak_ptr<Node>& user) {
+             const NodeRef node = user.lock();
+             return !node || node->state == Node::State::done || node->clock.covers(moment);
+           });
+  };
   std::erase_if(records, [&](const AccessRecord& record) {
-    return floor.covers(record.moment) ||
-           (record.moment.slot == made.moment.slot && record.begin == made.begin &&
-            record.end == made.end && record.touch == made.touch);
+    return (record.moment.slot == made.moment.slot && record.begin == made.begin &&
+            record.end == made.end && record.touch == made.touch) ||
+           known(record.moment);
   });
   if (records.size() >= most) records.erase(records.begin());
   records.push_back(std::move(made));
@@ -78,7 +86,8 @@ bool Engine::State::admit(Node& node) {
       return false;
     }
     std::vector<AccessRecord>& records = home ? home->records : memory.pageable_records();
-    for (const AccessRecord& record : records) {
+    for (auto at = records.begin(); at != records.end(); ++at) {
+      const AccessRecord& record = *at;
       if (!clashes(record, begin, end, access.touch)) continue;
       if (record.moment.slot == node.moment.slot || node.clock.covers(record.moment)) continue;
       find_fault("unordered-access", node.call, node.stream.get(), node.stream->device,
@@ -88,6 +97,7 @@ bool Engine::State::admit(Node& node) {
                  {"the other: " + record.text},
                  "Record an event after the other work and make this stream wait for it, or "
                  "synchronize in between.");
+      records.erase(at);  // told once
       break;
     }
     if (home && home->tracks_writes() && access.touch == Touch::read) {
@@ -119,7 +129,8 @@ bool Engine::State::admit(Node& node) {
     const AllocationRef& home = node.homes[i];
     if (access.bytes == 0) continue;
     const auto begin = reinterpret_cast<std::uintptr_t>(access.address);
-    note(home ? home->records : memory.pageable_records(), floor,
+    note(home ? home->records : memory.pageable_records(),
+         home ? home->users : memory.pageable_users(), host,
          {begin, begin + access.bytes, access.touch, node.moment, text(node)});
   }
   return true;
