@@ -71,11 +71,12 @@ class StepJudge {
  private:
   Divergence diverges(std::size_t member, std::string aspect, const std::string& what) const {
     std::string where = member_place(step_, index_, member);
-    if (const std::int64_t repetition = actual_[member].repetition; repetition > 0) {
+    const std::int64_t repetition = actual_[member].repetition;
+    if (repetition > 0) {
       where += ", call " + std::to_string(repetition + 1) + " of " + std::to_string(step_.repeat);
     }
     return {static_cast<int>(index_), static_cast<int>(member), step_.world_rank(member),
-            std::move(aspect), where + ": " + what};
+            std::move(aspect), where + ": " + what, repetition};
   }
 
   std::optional<Divergence> judge_kind(std::size_t member) const {

@@ -104,9 +104,10 @@ Simplifications::Simplifications(Case c) {
   add_relation_moves(origin, moves->list);
   add_step_moves(origin, moves->list);
   add_rank_moves(origin, moves->list);
-  add_repeat_moves(origin, moves->list);
+  add_few_repetitions_moves(origin, moves->list);
   add_shape_moves(origin, moves->list);
   add_value_moves(origin, moves->list);
+  add_fewer_repetitions_moves(origin, moves->list);
   moves_ = std::move(moves);
 }
 

@@ -34,8 +34,11 @@ void add_relation_moves(const Origin& origin, Moves& moves);
 // Fewer ranks, with their blocks in everybody's exchanges, and plainer groups and roots.
 void add_rank_moves(const Origin& origin, Moves& moves);
 
-// Fewer repetitions.
-void add_repeat_moves(const Origin& origin, Moves& moves);
+// One call or two in the place of more.
+void add_few_repetitions_moves(const Origin& origin, Moves& moves);
+// Ever smaller parts of the calls less: where it fails from one number on, that number is found
+// quickly. Slow all the same, since many calls are made for each; nothing else should be left to try.
+void add_fewer_repetitions_moves(const Origin& origin, Moves& moves);
 
 // Fewer rows and smaller blocks, fewer and shorter trailing axes.
 void add_shape_moves(const Origin& origin, Moves& moves);

@@ -1,4 +1,4 @@
-// Fewer steps and fewer ranks.
+// Fewer steps, fewer ranks and fewer repetitions.
 
 #include <algorithm>
 
@@ -255,21 +255,31 @@ void add_rank_moves(const Origin& origin, Moves& moves) {
   }
 }
 
-void add_repeat_moves(const Origin& origin, Moves& moves) {
+namespace {
+
+Move repeating(const Origin& origin, std::size_t step, std::int64_t times) {
+  return [=]() -> std::optional<Case> {
+    Case c = *origin;
+    c.steps[step].repeat = times;
+    return c;
+  };
+}
+
+}  // namespace
+
+void add_few_repetitions_moves(const Origin& origin, Moves& moves) {
   for (std::size_t s = 0; s < origin->steps.size(); ++s) {
     const std::int64_t repeat = origin->steps[s].repeat;
-    const auto add = [&](std::int64_t fewer) {
-      moves.push_back([=]() -> std::optional<Case> {
-        Case c = *origin;
-        c.steps[s].repeat = fewer;
-        return c;
-      });
-    };
-    if (repeat > 1) add(1);
-    if (repeat > 2) add(2);
-    // Ever smaller parts less: where it fails from one number on, that number is found quickly.
+    if (repeat > 1) moves.push_back(repeating(origin, s, 1));
+    if (repeat > 2) moves.push_back(repeating(origin, s, 2));
+  }
+}
+
+void add_fewer_repetitions_moves(const Origin& origin, Moves& moves) {
+  for (std::size_t s = 0; s < origin->steps.size(); ++s) {
+    const std::int64_t repeat = origin->steps[s].repeat;
     for (std::int64_t less = repeat / 2; less > 0 && repeat - less > 2; less /= 2) {
-      add(repeat - less);
+      moves.push_back(repeating(origin, s, repeat - less));
     }
   }
 }

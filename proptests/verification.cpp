@@ -134,27 +134,35 @@ class Verification {
     const Case original = failing;
     const Divergence originally = divergence;
     const auto deadline = Clock::now() + std::chrono::duration<double>(options_.shrink_seconds);
-    bool descended = true;
-    while (descended) {
+    const auto may_go_on = [&] {
+      return result.runs < options_.shrink_runs && Clock::now() < deadline;
+    };
+    // Whether the candidate fails too; then it is the failing case from now on.
+    const auto descend = [&](Case candidate) {
+      std::optional<Divergence> found;
+      observer_.starting(property, index, candidate);
+      try {
+        ++result.runs;
+        found = judged(property, candidate, kit::run_case(backend_, candidate));
+      } catch (const NoSuchValue&) {
+        // It refers to a value that is no longer there: no case at all.
+      }
+      observer_.finished();
+      if (!found) return false;
+      failing = std::move(candidate);
+      divergence = std::move(*found);
+      return true;
+    };
+    for (bool descended = true; descended;) {
       descended = false;
+      if (auto candidate = without_later_calls(failing, divergence); candidate && may_go_on()) {
+        (void)descend(std::move(*candidate));
+      }
       Simplifications candidates(failing);
-      while (result.runs < options_.shrink_runs && Clock::now() < deadline) {
+      while (!descended && may_go_on()) {
         std::optional<Case> candidate = candidates.next();
         if (!candidate) break;
-        std::optional<Divergence> found;
-        observer_.starting(property, index, *candidate);
-        try {
-          ++result.runs;
-          found = judged(property, *candidate, kit::run_case(backend_, *candidate));
-        } catch (const NoSuchValue&) {
-          // It refers to a value that is no longer there: no case at all.
-        }
-        observer_.finished();
-        if (!found) continue;
-        failing = std::move(*candidate);
-        divergence = std::move(*found);
-        descended = true;
-        break;
+        descended = descend(std::move(*candidate));
       }
     }
     // Simpler cases were given little time; was that enough?
@@ -165,6 +173,17 @@ class Verification {
     result.shrunk = with_expected(std::move(failing));
     result.divergence = std::move(divergence);
     return result;
+  }
+
+  // Of a call that is made again and again, no more than until it went wrong.
+  static std::optional<Case> without_later_calls(const Case& c, const Divergence& divergence) {
+    const auto step = static_cast<std::size_t>(divergence.step);
+    if (divergence.repetition == 0 || divergence.repetition + 1 >= c.steps[step].repeat) {
+      return std::nullopt;
+    }
+    Case shorter = c;
+    shorter.steps[step].repeat = divergence.repetition + 1;
+    return shorter;
   }
 
   Backend& backend_;

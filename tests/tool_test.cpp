@@ -202,6 +202,19 @@ TEST_F(Tool, GivesTheSameReportForTheSameSeed) {
   EXPECT_NE(a, without_seconds(content_of(directory_ / "c.json")));
 }
 
+TEST_F(Tool, CatchesWrongBackendsInTheSameWayForTheSameSeed) {
+  const std::string mutants =
+      "lockstep mutants --mutant mean --mutant loss_hangs --mutant every_100th_call "
+      "--mutant group_sorted --json ";
+  shell(mutants + "a.json --seed 11");
+  shell(mutants + "b.json --seed 11");
+  shell(mutants + "c.json --seed 12");
+  const std::string a = without_seconds(content_of(directory_ / "a.json"));
+  EXPECT_NE(a.find("\"killed\": 4,\n  \"total\": 4"), std::string::npos) << a;
+  EXPECT_EQ(a, without_seconds(content_of(directory_ / "b.json")));
+  EXPECT_NE(a, without_seconds(content_of(directory_ / "c.json")));
+}
+
 TEST_F(Tool, RunsOnlyThePropertiesAskedFor) {
   const Ended ended = shell(
       "lockstep verify --backend sim --cases 40 --json r.json "

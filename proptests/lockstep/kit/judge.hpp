@@ -23,6 +23,8 @@ struct Divergence {
   // A few lines for a person: rank, row, element, expected and received bits and values, and for
   // sums the distance in units in the last place.
   std::string explanation;
+  // Of a step that is repeated: which of its calls, counted from 0.
+  std::int64_t repetition = 0;
 };
 
 // Compares every rank of every step. Values are compared bit for bit, except sums of a backend
