@@ -62,7 +62,7 @@ const Caught some[] = {
     {"root_ignored", "bits", 2},
     {"all_reduce_in_place", "input", 2},
     {"errors_differ", "message", 2},
-    {"group_sorted", "shape", 2},
+    {"group_sorted", "bits", 2},
     {"alone_sum_loses_sign", "sum", 1},
     {"last_not_reached", "bits", 2},
     {"loss_hangs", "outcome", 2},
