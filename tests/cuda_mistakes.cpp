@@ -138,7 +138,7 @@ void two_streams() {
 }
 
 void staged_copy() {
-  float* const device = device_memory();
+  float* const device = numbers();
   float* const host = pinned_memory();
   const std::vector<float> source(count, 5);
   cudaStream_t stream = new_stream();

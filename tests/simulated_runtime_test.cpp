@@ -69,7 +69,7 @@ constexpr Mistake mistakes[] = {
     {"free-on-another-stream", "unordered-access", "use-before-allocation",
      "cudaFreeAsync, stream 2 of device 0", 86},
     {"two-streams", "unordered-access", "", "the other: cudaM", 86},
-    {"staged-copy", "unordered-access", "uninitialized-read", "cudaMemcpyAsync, stream 1", 86},
+    {"staged-copy", "unordered-access", "", "cudaMemcpy", 86},
     {"wrong-device", "wrong-device", "", "is memory of device 1; the call is for device 0", 86},
     {"past-the-end", "out-of-range", "", "4004 bytes at 0x", 86},
     {"uninitialized", "uninitialized-read", "",

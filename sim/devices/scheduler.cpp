@@ -32,6 +32,7 @@ void Engine::State::learn(const Clock& clock) {
 }
 
 void Engine::State::look_at_the_end() {
+  check_order_of_the_rest();
   for (const Delivery& delivery : deliveries) {
     find_fault(
         "never-awaited", delivery.call, delivery.stream.get(), delivery.stream->device,

@@ -118,6 +118,9 @@ struct Engine::State {
   // What is checked when a work's turn has come. False when it must not run.
   bool admit(Node& node);
   void complete_accesses(Node& node);
+  void check_order(Node& node, std::size_t index);
+  void note_accesses(Node& node);
+  void check_order_of_the_rest();
 
   // What nobody waited for, when the program ends.
   void look_at_the_end();

@@ -51,6 +51,67 @@ void note(std::vector<AccessRecord>& records, const std::vector<std::weak_ptr<No
 
 }  // namespace
 
+// Whether the access comes after all earlier ones that it clashes with.
+void Engine::State::check_order(Node& node, std::size_t index) {
+  const Access& access = node.accesses[index];
+  const AllocationRef& home = node.homes[index];
+  const auto begin = reinterpret_cast<std::uintptr_t>(access.address);
+  const std::uintptr_t end = begin + access.bytes;
+  std::vector<AccessRecord>& records = home ? home->records : memory.pageable_records();
+  for (auto at = records.begin(); at != records.end(); ++at) {
+    const AccessRecord& record = *at;
+    if (!clashes(record, begin, end, access.touch)) continue;
+    if (record.moment.slot == node.moment.slot || node.clock.covers(record.moment)) continue;
+    find_fault("unordered-access", node.call, node.stream.get(), node.stream->device,
+               "it " + std::string(verb(access.touch)) + " " + range_text(access) +
+                   " while nothing orders it after other work that " + verb(record.touch) +
+                   " there.",
+               {"the other: " + record.text},
+               "Record an event after the other work and make this stream wait for it, or "
+               "synchronize in between.");
+    records.erase(at);  // told once
+    break;
+  }
+}
+
+void Engine::State::note_accesses(Node& node) {
+  for (std::size_t i = 0; i < node.accesses.size(); ++i) {
+    const Access& access = node.accesses[i];
+    const AllocationRef& home = node.homes[i];
+    if (access.bytes == 0) continue;
+    const auto begin = reinterpret_cast<std::uintptr_t>(access.address);
+    note(home ? home->records : memory.pageable_records(),
+         home ? home->users : memory.pageable_users(), host,
+         {begin, begin + access.bytes, access.touch, node.moment, text(node)});
+  }
+}
+
+// Work that nobody waited for is not run any more, but it is checked against what did run.
+void Engine::State::check_order_of_the_rest() {
+  std::vector<NodeRef> rest;
+  for (const Device& device : devices) {
+    for (const StreamRef& stream : device.streams) {
+      for (const NodeRef& node : stream->pending) {
+        if (!node->had_turn) rest.push_back(node);
+      }
+    }
+  }
+  // In the order in which it was enqueued, nothing comes before what it depends on.
+  std::sort(rest.begin(), rest.end(),
+            [](const NodeRef& a, const NodeRef& b) { return a->number < b->number; });
+  for (const NodeRef& node : rest) {
+    node->clock.join(node->stream->clock);
+    for (const NodeRef& dependency : node->dependencies) node->clock.join(dependency->clock);
+    node->clock.add(node->moment);
+    node->stream->clock = node->clock;
+    for (std::size_t i = 0; i < node->accesses.size(); ++i) {
+      if (node->accesses[i].bytes == 0 || (node->homes[i] && node->homes[i]->freed)) continue;
+      check_order(*node, i);
+    }
+    note_accesses(*node);
+  }
+}
+
 bool Engine::State::admit(Node& node) {
   for (std::size_t i = 0; i < node.accesses.size(); ++i) {
     const Access& access = node.accesses[i];
@@ -85,21 +146,7 @@ bool Engine::State::admit(Node& node) {
                  "Make this stream wait for an event recorded after the allocation.");
       return false;
     }
-    std::vector<AccessRecord>& records = home ? home->records : memory.pageable_records();
-    for (auto at = records.begin(); at != records.end(); ++at) {
-      const AccessRecord& record = *at;
-      if (!clashes(record, begin, end, access.touch)) continue;
-      if (record.moment.slot == node.moment.slot || node.clock.covers(record.moment)) continue;
-      find_fault("unordered-access", node.call, node.stream.get(), node.stream->device,
-                 "it " + std::string(verb(access.touch)) + " " + range_text(access) +
-                     " while nothing orders it after other work that " + verb(record.touch) +
-                     " there.",
-                 {"the other: " + record.text},
-                 "Record an event after the other work and make this stream wait for it, or "
-                 "synchronize in between.");
-      records.erase(at);  // told once
-      break;
-    }
+    check_order(node, i);
     if (home && home->tracks_writes() && access.touch == Touch::read) {
       const auto gaps = home->written.gaps(begin - home->begin, end - home->begin);
       for (const auto& [from, to] : gaps) {
@@ -124,15 +171,7 @@ bool Engine::State::admit(Node& node) {
     }
   }
   // Noted now rather than at the end: a collective may stay blocked while others run.
-  for (std::size_t i = 0; i < node.accesses.size(); ++i) {
-    const Access& access = node.accesses[i];
-    const AllocationRef& home = node.homes[i];
-    if (access.bytes == 0) continue;
-    const auto begin = reinterpret_cast<std::uintptr_t>(access.address);
-    note(home ? home->records : memory.pageable_records(),
-         home ? home->users : memory.pageable_users(), host,
-         {begin, begin + access.bytes, access.touch, node.moment, text(node)});
-  }
+  note_accesses(node);
   return true;
 }
 
