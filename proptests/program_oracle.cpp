@@ -19,6 +19,16 @@ Outcome value_outcome(reference::Result result) {
   return outcome;
 }
 
+// The member whose absence a step's communicator met with first, in this step or in one before: the
+// error stays the same from then on.
+std::optional<std::size_t> lost_member(const Case& c, std::size_t index) {
+  for (std::size_t s = 0; s <= index; ++s) {
+    if (c.steps[s].group != c.steps[index].group) continue;
+    if (const std::optional<std::size_t> missing = missing_member(c.steps[s])) return missing;
+  }
+  return std::nullopt;
+}
+
 // Every member that enters gets a transport error. That covers all there is to say about lost
 // ranks: a rank that has left stays without input, so that every later call on any communicator
 // that it belongs to comes here as well, and a communicator that met with a transport error once
@@ -80,7 +90,7 @@ void add_gradients(const Case& c, std::size_t index, std::span<const Tensor> inp
 std::vector<Outcome> expected_step(const Case& c, std::size_t index, SumRule rule,
                                    const Transcript& earlier) {
   const Step& step = c.steps[index];
-  if (const std::optional<std::size_t> missing = missing_member(step)) {
+  if (const std::optional<std::size_t> missing = lost_member(c, index)) {
     return transport_errors(step, *missing);
   }
   const std::vector<Tensor> inputs = inputs_of(c, index, earlier);

@@ -110,6 +110,19 @@ TEST(ProgramOracle, LosesOnlyTheCommunicatorsOfARankThatLeft) {
              "[ null, " + lost + " ]", "[ " + lost + ", null, " + lost + " ]"}));
 }
 
+TEST(ProgramOracle, GoesOnNamingTheRankThatWasMissedFirst) {
+  const Case c = read_case(R"({"lockstep_case": 1, "world": 3, "steps": [
+    {"op": "all_reduce_sum", "inputs": [
+      {"dtype": "f32", "shape": [1], "values": [1]}, {"dtype": "f32", "shape": [1], "values": [2]},
+      null]},
+    {"op": "all_reduce_sum", "inputs": [
+      {"dtype": "f32", "shape": [1], "values": [1]}, null, null]}]})");
+  const Transcript expected = expected_transcript(c, SumRule::exact);
+  EXPECT_EQ(expected[0][0].lost_ranks, (std::vector<int>{2}));
+  EXPECT_EQ(expected[1][0].lost_ranks, (std::vector<int>{2}));
+  EXPECT_EQ(expected[1][0].message, expected[0][0].message);
+}
+
 TEST(ProgramOracle, PutsAMissingRankAboveABrokenRule) {
   EXPECT_EQ(
       expected(
