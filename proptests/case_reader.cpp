@@ -108,10 +108,12 @@ std::vector<std::int64_t> read_counts(const Place& place) {
 // Reads the steps of a case one after another, remembering what later ones may refer to.
 class StepReader {
  public:
-  StepReader(int world, bool window) : world_(world), window_(window) {}
+  StepReader(int world, bool window, bool recorded)
+      : world_(world), window_(window), recorded_(recorded) {}
 
   Step read(const Place& place, std::span<const Step> earlier) {
-    place.require_object("a step", {"group", "op", "repeat", "root", "inputs", "upstream", "expected"});
+    place.require_object("a step", {"group", "op", "repeat", "root", "inputs", "upstream", "expected",
+                                     "received"});
     step_ = Step();
     earlier_ = earlier;
     if (place.has("group")) read_group(place.at("group"));
@@ -124,6 +126,11 @@ class StepReader {
     read_inputs(place.at("inputs"));
     if (place.has("upstream")) read_upstream(place.at("upstream"));
     if (place.has("expected")) read_expected(place.at("expected"));
+    if (recorded_) {
+      read_received(place.at("received"));
+    } else if (place.has("received")) {
+      place.at("received").refuse("the case has no \"recorded\", which says who gave this");
+    }
     return std::move(step_);
   }
 
@@ -346,6 +353,65 @@ class StepReader {
     return outcome;
   }
 
+  // --- What was recorded: like what is expected, but whatever it was, and with what the judge looks
+  // at besides.
+
+  void read_received(const Place& place) {
+    place.require_list_of(members_, each_member());
+    for (std::size_t member = 0; member < members_; ++member) {
+      const Place entry = place[member];
+      step_.received.push_back(entry.is_null() ? Outcome() : read_recorded(entry, member));
+    }
+  }
+
+  Outcome read_recorded(const Place& place, std::size_t member) const {
+    place.require_object("a recorded outcome",
+                         {"dtype", "shape", "values", "receive_counts", "gradient", "error",
+                          "message", "repetition", "input_changed", "result_changed"});
+    Outcome outcome;
+    if (place.has("error")) {
+      outcome = read_recorded_error(place.at("error"));
+    } else {
+      const Operation operation = step_.operations[member];
+      outcome.kind = Outcome::Kind::value;
+      outcome.value = read_tensor(place, takes_integers(operation), name(operation));
+    }
+    if (place.has("receive_counts")) {
+      outcome.receive_counts = read_counts(place.at("receive_counts"));
+    }
+    if (place.has("gradient")) read_gradient(place.at("gradient"), outcome);
+    if (place.has("message")) outcome.message = place.at("message").string("a text");
+    if (place.has("repetition")) {
+      outcome.repetition = place.at("repetition").integer_between(0, most_repeats);
+    }
+    if (place.has("input_changed")) outcome.input_changed = place.at("input_changed").boolean();
+    if (place.has("result_changed")) outcome.result_changed = place.at("result_changed").boolean();
+    return outcome;
+  }
+
+  static Outcome read_recorded_error(const Place& place) {
+    place.require_object("a recorded error", {"kind", "violation", "lost_ranks"});
+    const std::string wanted = "\"contract\", \"transport\" or \"broken\"";
+    const Place kind = place.at("kind");
+    Outcome outcome;
+    if (kind.string(wanted) == "contract") {
+      outcome.kind = Outcome::Kind::contract;
+      outcome.violation = read_name<Violation>(place.at("violation"), all_violations);
+      return outcome;
+    }
+    if (place.has("violation")) place.at("violation").refuse("only a contract can be violated");
+    if (kind.text() != "transport" && kind.text() != "broken") kind.refuse_kind(wanted);
+    outcome.kind =
+        kind.text() == "broken" ? Outcome::Kind::broken : Outcome::Kind::transport;
+    if (!place.has("lost_ranks")) return outcome;
+    const Place lost = place.at("lost_ranks");
+    const std::size_t count = lost.require_list("a list of ranks");
+    for (std::size_t i = 0; i < count; ++i) {
+      outcome.lost_ranks.push_back(static_cast<int>(lost[i].integer_between(0, INT_MAX)));
+    }
+    return outcome;
+  }
+
   static void read_gradient(const Place& place, Outcome& outcome) {
     if (place.kind() == JsonNode::Kind::object && place.has("error")) {
       place.require_object("an expected error", {"error"});
@@ -370,12 +436,22 @@ class StepReader {
 
   int world_;
   bool window_;
+  bool recorded_;
   std::map<int, std::size_t> left_;          // the step in which a world rank left
   std::vector<std::optional<int>> missing_;  // per step a member that had left, if any
   std::span<const Step> earlier_;
   Step step_;
   std::size_t members_ = 0;
 };
+
+RecordedBackend read_recorded_backend(const Place& place) {
+  place.require_object("a recorded backend", {"backend", "sum_rule"});
+  constexpr SumRule rules[] = {SumRule::exact, SumRule::rank_order, SumRule::unspecified};
+  RecordedBackend backend;
+  backend.name = place.at("backend").string("the backend's name");
+  backend.sum_rule = read_name<SumRule>(place.at("sum_rule"), rules);
+  return backend;
+}
 
 SumRule read_sum_rule(const Place& place) {
   constexpr SumRule rules[] = {SumRule::exact, SumRule::rank_order};
@@ -387,7 +463,8 @@ SumRule read_sum_rule(const Place& place) {
 Case read_case(std::string_view text, std::string_view name) {
   const JsonDocument document = parse_json(text, name);
   const Place root(document.root, text, name);
-  root.require_object("a case", {"lockstep_case", "sum_rule", "world", "window", "steps"});
+  root.require_object("a case",
+                      {"lockstep_case", "sum_rule", "world", "window", "recorded", "steps"});
   const Place version = root.at("lockstep_case");
   if (version.integer("the format's version, 1") != 1) {
     version.refuse_kind("the format's version, 1");
@@ -397,9 +474,10 @@ Case read_case(std::string_view text, std::string_view name) {
   c.world = static_cast<int>(root.at("world").integer_between(1, INT_MAX));
   if (root.has("sum_rule")) c.sum_rule = read_sum_rule(root.at("sum_rule"));
   if (root.has("window")) c.window = root.at("window").boolean();
+  if (root.has("recorded")) c.recorded = read_recorded_backend(root.at("recorded"));
   const Place steps = root.at("steps");
   const std::size_t count = steps.require_list("a list of steps");
-  StepReader reader(c.world, c.window);
+  StepReader reader(c.world, c.window, c.recorded.has_value());
   for (std::size_t i = 0; i < count; ++i) c.steps.push_back(reader.read(steps[i], c.steps));
   return c;
 }

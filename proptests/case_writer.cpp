@@ -7,9 +7,26 @@
 namespace lockstep::kit {
 namespace {
 
-// Nothing in a case needs escaping: every string is a name, digits, or one of "inf" and "-0".
+// For names, digits, "inf" and "-0", which need no escaping.
 std::string in_quotes(std::string_view text) {
   return std::string("\"").append(text).append("\"");
+}
+
+// Text of any origin, in ASCII: what JSON would escape otherwise, and what no case may hold.
+std::string escaped(std::string_view text) {
+  std::string quoted = "\"";
+  for (const char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (c == '\n') {
+      quoted += "\\n";
+    } else if (byte < 0x20 || byte > 0x7e) {
+      quoted += '?';
+    } else {
+      if (c == '"' || c == '\\') quoted += '\\';
+      quoted += c;
+    }
+  }
+  return quoted += '"';
 }
 
 // "[a, b, c]" with `write(item)` for each.
@@ -110,6 +127,32 @@ std::string outcome_object(const Outcome& outcome, Operation operation) {
   return text += " }";
 }
 
+std::string received_object(const Outcome& outcome, Operation operation) {
+  if (outcome.kind == Outcome::Kind::absent) return "null";
+  std::string text = "{ ";
+  if (outcome.kind == Outcome::Kind::value) {
+    text = outcome_object(outcome, operation);
+    text.resize(text.size() - 2);  // the brace
+  } else {
+    text += "\"error\": { \"kind\": ";
+    if (outcome.kind == Outcome::Kind::contract) {
+      text += "\"contract\", \"violation\": " + in_quotes(name(outcome.violation));
+    } else {
+      text += outcome.kind == Outcome::Kind::transport ? "\"transport\"" : "\"broken\"";
+    }
+    if (!outcome.lost_ranks.empty()) {
+      text += ", \"lost_ranks\": " +
+              list(outcome.lost_ranks, [](int rank) { return std::to_string(rank); });
+    }
+    text += " }";
+  }
+  if (!outcome.message.empty()) text += ", \"message\": " + escaped(outcome.message);
+  if (outcome.repetition > 0) text += ", \"repetition\": " + integer(outcome.repetition);
+  if (outcome.input_changed) text += ", \"input_changed\": true";
+  if (outcome.result_changed) text += ", \"result_changed\": true";
+  return text += " }";
+}
+
 // One value for all members when they agree, else a list.
 template <class T, class Write>
 std::string shared(const std::vector<T>& per_member, Write write) {
@@ -155,6 +198,11 @@ std::string step_object(const Step& step, Layout layout) {
       return outcome_object(step.expected[member], step.operations[member]);
     });
   }
+  if (!step.received.empty()) {
+    text += per_member("received", step.received.size(), layout, [&](std::size_t member) {
+      return received_object(step.received[member], step.operations[member]);
+    });
+  }
   return text += " }";
 }
 
@@ -176,6 +224,10 @@ std::string write_case(const Case& c, Layout layout) {
   }
   text += "\"world\": " + std::to_string(c.world) + next;
   if (c.window) text += "\"window\": true" + next;
+  if (c.recorded) {
+    text += "\"recorded\": { \"backend\": " + escaped(c.recorded->name) +
+            ", \"sum_rule\": " + in_quotes(name(c.recorded->sum_rule)) + " }" + next;
+  }
   text += "\"steps\": [";
   for (std::size_t i = 0; i < c.steps.size(); ++i) {
     if (i > 0) text += ",";

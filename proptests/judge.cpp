@@ -338,6 +338,13 @@ std::optional<Divergence> judge(const Case& c, const Transcript& actual, SumRule
   return std::nullopt;
 }
 
+std::optional<Divergence> judge_received(const Case& c) {
+  if (!c.recorded) throw InvalidArgument("the case holds nothing that was received");
+  Transcript received;
+  for (const Step& step : c.steps) received.push_back(step.received);
+  return judge(c, received, c.recorded->sum_rule);
+}
+
 std::optional<Divergence> judge_expected(const Case& c) {
   Transcript transcript = expected_transcript(c, c.sum_rule);
   for (std::size_t step = 0; step < c.steps.size(); ++step) {

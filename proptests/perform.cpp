@@ -11,6 +11,7 @@
 #include <mutex>
 
 #include <lockstep/kit/backend.hpp>
+#include <lockstep/kit/recording.hpp>
 #include <lockstep/kit/subject.hpp>
 
 #include "result_types.hpp"
@@ -114,27 +115,6 @@ FloatTensor gradient(Subject& subject, Operation operation, const Returned& resu
       break;
   }
   throw InvalidArgument("a case has no such operation");
-}
-
-// What the exception that is being handled makes of a rank's outcome.
-void describe_failure(Outcome& outcome) {
-  try {
-    throw;
-  } catch (const ContractError& error) {
-    outcome.kind = Outcome::Kind::contract;
-    outcome.violation = error.violation();
-    outcome.message = error.what();
-  } catch (const TransportError& error) {
-    outcome.kind = Outcome::Kind::transport;
-    outcome.message = error.what();
-    outcome.lost_ranks = error.lost_ranks();
-  } catch (const std::exception& error) {
-    outcome.kind = Outcome::Kind::broken;
-    outcome.message = error.what();
-  } catch (...) {
-    outcome.kind = Outcome::Kind::broken;
-    outcome.message = "something was thrown that is no std::exception";
-  }
 }
 
 // Whether two calls with the same arguments went alike. (Messages number the calls.)

@@ -91,7 +91,11 @@ struct Simplifications::Moves {
 };
 
 Simplifications::Simplifications(Case c) {
-  for (Step& step : c.steps) step.expected.clear();
+  for (Step& step : c.steps) {
+    step.expected.clear();
+    step.received.clear();
+  }
+  c.recorded.reset();
   const auto origin = std::make_shared<const Case>(std::move(c));
   auto moves = std::make_shared<Moves>();
   moves->measure = measure(*origin);

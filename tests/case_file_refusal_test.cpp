@@ -91,7 +91,7 @@ const Refused not_a_case[] = {
     {"UnknownKey", R"({"lockstep_case": 1, "wrold": 2, "steps": []})",
      "f.json:1: the document: unknown key \"wrold\"; the keys of a case are lockstep_case, "
      "sum_rule, "
-     "world, window, steps"},
+     "world, window, recorded, steps"},
     {"NoVersion", R"({"world": 2, "steps": []})",
      "f.json:1: the document: the key \"lockstep_case\" is missing"},
     {"OtherVersion", R"({"lockstep_case": 2, "world": 2, "steps": []})",
@@ -108,7 +108,7 @@ const Refused not_a_case[] = {
     {"StepIsNoObject", two("7"), "f.json:1: /steps/0: found 7, wanted a step"},
     {"UnknownKeyOfAStep", two(R"({"op": "all_reduce_sum", "input": []})"),
      "f.json:1: /steps/0: unknown key \"input\"; the keys of a step are group, op, repeat, "
-     "root, inputs, upstream, expected"},
+     "root, inputs, upstream, expected, received"},
     {"UnknownOperation", two(R"({"op": "all_reduce", "inputs": [null, null]})"),
      "f.json:1: /steps/0/op: found \"all_reduce\", wanted \"all_gather_float\", "
      "\"all_gather_int\", "
@@ -207,6 +207,14 @@ const Refused not_a_case[] = {
          R"({"group": [1, 0], "op": "all_reduce_sum", "inputs": [)" + scalar + "," + scalar + "]}"),
      "f.json:2: /steps/1/inputs/1: rank 0 left the world in step 0, so its input is null from then "
      "on"},
+    {"ReceivedByNobody",
+     two(R"({"group": [0], "op": "all_reduce_sum", "inputs": [)" + scalar + R"(], "received": [)" +
+         scalar + "]}"),
+     "f.json:1: /steps/0/received: the case has no \"recorded\", which says who gave this"},
+    {"RecordedWithoutWhatWasReceived",
+     R"({"lockstep_case": 1, "world": 1, "recorded": {"backend": "b", "sum_rule": "exact"}, "steps":
+         [{"op": "all_reduce_sum", "inputs": [)" + scalar + "]}]}",
+     "f.json:2: /steps/0: the key \"received\" is missing"},
     {"RankThatComesBackAfterAnException",
      two(R"({"op": "all_reduce_sum", "inputs": [{"departure": "throws"}, )" + scalar + "]},\n" +
          R"({"op": "all_reduce_sum", "inputs": [{"departure": "throws"}, )" + scalar + "]}"),
@@ -263,6 +271,40 @@ const Refused not_a_case[] = {
          ", null]}"),
      "f.json:1: /steps/0/upstream/0: found an object, wanted null, as the rank has left"},
 };
+// Every beginning of a case is refused, as is the case with any one byte gone, or read as another.
+TEST(CaseFile, CutOffAnywhereIsRefused) {
+  const std::string text =
+      two(R"({"op": ["all_gather_int", "all_to_all_v_int"], "inputs": [)" + int_row + "}, " + int_row +
+          R"(, "send_counts": [1, 0]}], "expected": [{"error": {"kind": "contract",
+          "violation": "operation"}}, {"error": {"kind": "contract", "violation": "operation"}}]})");
+  ASSERT_EQ(refusal(text), "accepted");
+  for (std::size_t length = 0; length < text.size(); ++length) {
+    EXPECT_NE(refusal(std::string_view(text).substr(0, length)), "accepted") << length;
+    std::string without = text;
+    without.erase(length, 1);
+    (void)refusal(without);  // throws nothing else
+  }
+}
+
+// A few bytes that claim much. Each is refused, or read in as much memory as its text takes.
+TEST(CaseFile, ThatClaimsMuchCostsLittle) {
+  const std::string claims[] = {
+      R"({"lockstep_case": 1, "world": 2147483647, "steps": [{"op": "all_reduce_sum", "inputs": []}]})",
+      two(R"({"op": "all_reduce_sum", "inputs": [{"dtype": "f64", "shape": ["9223372036854775807"],
+          "values": []}, null]})"),
+      two(R"({"op": "all_reduce_sum", "inputs": [{"dtype": "f64", "shape": [4294967296, 4294967296],
+          "values": [1]}, null]})"),
+      two(R"({"op": "all_reduce_sum", "repeat": 1000000000000, "inputs": [null, null]})"),
+      two("{\"op\": " + std::string(11, '[') + std::string(11, ']') + ", \"inputs\": [null, null]}"),
+      two(R"({"op": {"op": {"op": 1}}, "inputs": [null, null]})"),
+      two(R"({"op": "all_reduce_sum", "inputs": {"0": null}})"),
+      two(R"({"op": "all_reduce_sum", "inputs": [true, 1e999999999]})"),
+      R"({"lockstep_case": 1, "world": 1e9, "steps": []})",
+  };
+  for (const std::string& claim : claims) EXPECT_NE(refusal(claim), "accepted") << claim;
+  EXPECT_EQ(refusal(R"({"lockstep_case": 1, "world": 2147483647, "steps": []})"), "accepted");
+}
+
 INSTANTIATE_TEST_SUITE_P(NotACase, Refusal, testing::ValuesIn(not_a_case), situation);
 
 // An exchange of two ranks that sends everything to rank 0, with this expected of rank 0, and a

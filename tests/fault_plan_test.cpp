@@ -17,9 +17,12 @@ namespace {
 Case three_ranks(const std::string& departure) {
   const std::string x = R"({"dtype": "f32", "shape": [1], "values": [)";
   return read_case(R"({"lockstep_case": 1, "world": 3, "steps": [
-    {"op": "all_reduce_sum", "inputs": [)" + x + "1]}, " + departure + ", " + x + R"(3]}]},
-    {"op": "all_reduce_sum", "inputs": [)" + x + "4]}, null, " + x + R"(6]}]},
-    {"op": "all_reduce_sum", "group": [2, 0], "inputs": [)" + x + "7]}, " + x + "8]}]}]}");
+    {"op": "all_reduce_sum", "inputs": [)" +
+                   x + "1]}, " + departure + ", " + x + R"(3]}]},
+    {"op": "all_reduce_sum", "inputs": [)" +
+                   x + "4]}, null, " + x + R"(6]}]},
+    {"op": "all_reduce_sum", "group": [2, 0], "inputs": [)" +
+                   x + "7]}, " + x + "8]}]}]}");
 }
 
 void expect_one_error(const Transcript& transcript, const std::string& message) {
@@ -54,11 +57,12 @@ TEST(FaultPlan, OfARankThatThrowsIsToldToItsPeersWithTheException) {
 TEST(FaultPlan, OfARankThatIsStuckEndsWithTheTimeout) {
   testing::SimulatedBackend backend;
   // Long enough for ranks 2 and 0 to meet in the last step, however busy the machine is.
-  const Transcript transcript = run_case(backend, three_ranks(R"({"departure": "stalls"})"),
-                                         std::chrono::milliseconds(2000));
+  const Transcript transcript =
+      run_case(backend, three_ranks(R"({"departure": "stalls"})"), std::chrono::milliseconds(2000));
   expect_one_error(transcript, transcript[0][0].message);
-  EXPECT_TRUE(transcript[0][0].message.ends_with("did not arrive within 2000 ms\n"
-                                                 "  rank 1 made no call"))
+  EXPECT_TRUE(
+      transcript[0][0].message.ends_with("did not arrive within 2000 ms\n"
+                                         "  rank 1 made no call"))
       << transcript[0][0].message;
 }
 
@@ -67,7 +71,8 @@ TEST(FaultPlan, OfAllRanksLeavesNobodyToTell) {
   for (const std::string how : {"throws", "stalls"}) {
     const std::string departs = R"({"departure": ")" + how + "\"}";
     const Case c = read_case(R"({"lockstep_case": 1, "world": 2, "steps": [
-      {"op": "all_gather_int", "inputs": [)" + departs + ", " + departs + "]}]}");
+      {"op": "all_gather_int", "inputs": [)" +
+                             departs + ", " + departs + "]}]}");
     const Transcript transcript = run_case(backend, c);
     EXPECT_EQ(transcript[0][0].kind, Outcome::Kind::absent);
     EXPECT_EQ(transcript[0][1].kind, Outcome::Kind::absent);

@@ -342,6 +342,27 @@ TEST_F(Tool, DisagreesWithAFileThatExpectsSomethingElse) {
       << ended.out;
 }
 
+TEST_F(Tool, JudgesWhatWasRecordedWithoutRunningAnything) {
+  const auto recorded = [&](const std::string& name, const std::string& second) {
+    write(name, R"({"lockstep_case": 1, "world": 2,
+      "recorded": {"backend": "mine", "sum_rule": "exact"}, "steps": [{"op": "all_gather_int",
+      "inputs": [{"dtype": "i32", "shape": [1], "values": [7]},
+                 {"dtype": "i32", "shape": [1], "values": [-8]}],
+      "received": [{"dtype": "i32", "shape": [2], "values": [7, -8]},
+                   {"dtype": "i32", "shape": [2], "values": [7, )" + second + "]}]}]}");
+  };
+  recorded("right.json", "-8");
+  recorded("wrong.json", "8");
+  EXPECT_EQ(shell("lockstep replay right.json").out, "right.json: holds, as recorded from mine\n");
+  const Ended ended = shell("lockstep replay right.json wrong.json");
+  EXPECT_EQ(ended.status, 1);
+  EXPECT_NE(ended.out.find("wrong.json: mine differed from the oracle when it was recorded (bits)\n"
+                           "step 0, all_gather_int, rank 1: element 1"),
+            std::string::npos)
+      << ended.out;
+  EXPECT_EQ(shell("lockstep replay --backend sim wrong.json").out, "wrong.json: holds\n");
+}
+
 TEST_F(Tool, RefusesAFileWithATrailingComma) {
   write("comma.json", "{\"lockstep_case\": 1, \"world\": 1,\n \"steps\": [],}");
   const Ended ended = shell("lockstep replay comma.json");

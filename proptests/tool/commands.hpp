@@ -25,7 +25,7 @@ int verify_command(const VerifyArguments& arguments);
 
 struct ReplayArguments {
   std::vector<std::string> cases;
-  std::string backend = "sim";
+  std::optional<std::string> backend;  // sim if absent, or none for a recorded case
   std::optional<std::string> sum_rule;
   std::string timeout = "60";
 };

@@ -49,8 +49,9 @@ void describe_verify(CLI::App& app, VerifyArguments& arguments, std::function<in
 void describe_replay(CLI::App& app, ReplayArguments& arguments, std::function<int()>& command) {
   CLI::App* replay = app.add_subcommand("replay", "Run case files on a backend and judge them");
   replay->add_option("CASE", arguments.cases, "Case files")->required();
-  replay->add_option("--backend", arguments.backend, "A backend's name or library")
-      ->capture_default_str();
+  replay->add_option("--backend", arguments.backend,
+                     "A backend's name or library. If absent, sim; and what was recorded is judged "
+                     "as it is");
   replay->add_option("--sum-rule", arguments.sum_rule,
                      "exact, rank_order or unspecified, for backends that offer several");
   replay->add_option("--timeout", arguments.timeout, "Seconds after which a case counts as hanging")

@@ -36,15 +36,34 @@ std::string not_offered(const kit::Case& c, const kit::BackendInfo& info) {
   return "";
 }
 
-// True when it holds.
-bool replay(const NamedCase& replayed, kit::Backend& backend) {
-  const kit::Case& c = replayed.content;
-  bool holds = true;
-  if (const auto wrong = kit::judge_expected(c)) {
+// Says how the file's own expectation differs from the oracle, if it does.
+bool expects_right(const NamedCase& replayed) {
+  const auto wrong = kit::judge_expected(replayed.content);
+  if (wrong) {
     std::cout << replayed.file << ": the file expects something else than the oracle\n"
+              << wrong->explanation << std::endl;
+  }
+  return !wrong;
+}
+
+// What was received when the case was recorded. True when it holds.
+bool judge_recorded(const NamedCase& replayed) {
+  bool holds = expects_right(replayed);
+  const std::string& name = replayed.content.recorded->name;
+  if (const auto wrong = kit::judge_received(replayed.content)) {
+    std::cout << replayed.file << ": " << name << " differed from the oracle when it was recorded ("
+              << wrong->aspect << ")\n"
               << wrong->explanation << std::endl;
     holds = false;
   }
+  if (holds) std::cout << replayed.file << ": holds, as recorded from " << name << std::endl;
+  return holds;
+}
+
+// True when it holds.
+bool replay(const NamedCase& replayed, kit::Backend& backend) {
+  const kit::Case& c = replayed.content;
+  bool holds = expects_right(replayed);
   if (const auto wrong = kit::run_and_judge(backend, c)) {
     std::cout << replayed.file << ": " << backend.info().name << " differs from the oracle ("
               << wrong->aspect << ")\n"
@@ -61,34 +80,44 @@ int replay_command(const ReplayArguments& arguments) {
   const double timeout = parse_seconds("--timeout", arguments.timeout);
   limit_memory();
   std::vector<NamedCase> cases;
+  std::vector<std::string> to_run;
   int most_ranks = 1;
+  bool all = true;
   for (const std::string& file : arguments.cases) {
-    cases.push_back({file, kit::read_case(read_file(file), file)});
-    most_ranks = std::max(most_ranks, cases.back().content.world);
+    NamedCase named{file, kit::read_case(read_file(file), file)};
+    if (named.content.recorded && !arguments.backend) {
+      all = judge_recorded(named) && all;
+      continue;
+    }
+    most_ranks = std::max(most_ranks, named.content.world);
+    to_run.push_back(file);
+    cases.push_back(std::move(named));
   }
+  if (cases.empty()) return all ? all_held : divergence;
 
-  Session session = open_session(arguments.backend, arguments.sum_rule);
+  const std::string backend = arguments.backend.value_or("sim");
+  Session session = open_session(backend, arguments.sum_rule);
   if (session.needs_launcher()) {
     require_ranks(session, most_ranks);
-    std::vector<std::string> words = {"replay", "--backend", arguments.backend, "--timeout",
+    std::vector<std::string> words = {"replay", "--backend", backend, "--timeout",
                                       arguments.timeout};
     if (arguments.sum_rule) {
       words.push_back("--sum-rule");
       words.push_back(*arguments.sum_rule);
     }
-    words.insert(words.end(), arguments.cases.begin(), arguments.cases.end());
+    words.insert(words.end(), to_run.begin(), to_run.end());
     return launch(session.backend->launcher(most_ranks), words);
   }
   if (const std::optional<int> served = session.serve()) return *served;
   require_ranks(session, most_ranks);
   const kit::BackendInfo info = session.info();
   const NamedCase* running = nullptr;
-  Watchdog watchdog(timeout, [&] {
-    std::cerr << "lockstep: backend " << arguments.backend << " did not finish " << running->file
+  kit::Watchdog watchdog(timeout, [&] {
+    std::cerr << "lockstep: backend " << backend << " did not finish " << running->file
               << " within " << arguments.timeout << " s" << std::endl;
     deliver_status(backend_broke);
   });
-  bool all = true, any = false;
+  bool any = false;
   for (const NamedCase& replayed : cases) {
     if (const std::string needed = not_offered(replayed.content, info); !needed.empty()) {
       std::cout << replayed.file << ": not offered by " << info.name << ": " << needed << std::endl;

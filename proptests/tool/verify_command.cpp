@@ -96,7 +96,7 @@ class Overseer final : public kit::VerifyObserver {
   const kit::PropertyReport* property_ = nullptr;
   std::uint64_t index_ = 0;
   const kit::Case* case_ = nullptr;
-  Watchdog watchdog_;  // last: its thread looks at the others
+  kit::Watchdog watchdog_;  // last: its thread looks at the others
 };
 
 // The same command for one backend in another process.

@@ -85,12 +85,21 @@ struct Step {
   // first. (A gradient is asked for once, after the last.)
   std::int64_t repeat = 1;
   std::vector<Outcome> expected;  // per member, or empty when the case does not say
+  // Per member what a backend gave when the case was recorded, in every step of such a case and in
+  // none of any other. Of kind `absent` also where nothing was reported.
+  std::vector<Outcome> received;
 
   // The world rank of a member.
   int world_rank(std::size_t member) const {
     return group.empty() ? static_cast<int>(member) : group[member];
   }
   std::size_t members() const { return inputs.size(); }
+};
+
+// The backend whose outcomes a case holds.
+struct RecordedBackend {
+  std::string name;
+  SumRule sum_rule = SumRule::exact;  // that it promises, and is judged by
 };
 
 struct Case {
@@ -102,6 +111,7 @@ struct Case {
   // Nobody leaves the world.
   bool window = false;
   std::vector<Step> steps;
+  std::optional<RecordedBackend> recorded = {};
 };
 
 // What became of every member of every step: [step][member].

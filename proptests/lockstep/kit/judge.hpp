@@ -37,6 +37,10 @@ struct Divergence {
 // itself returned. Throws NoSuchValue for a case that feeds on an error which the contract demands.
 std::optional<Divergence> judge(const Case& c, const Transcript& actual, SumRule rule);
 
+// What the case holds of a recorded backend, judged by that backend's rule. Throws InvalidArgument
+// for a case that was not recorded.
+std::optional<Divergence> judge_received(const Case& c);
+
 // The first outcome that the case itself expects (`expected`) and the oracle does not give, by the
 // case's own sum rule. Steps without `expected` are passed over.
 std::optional<Divergence> judge_expected(const Case& c);

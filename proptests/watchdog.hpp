@@ -1,4 +1,4 @@
-// Ends the tool when a backend does not finish a case.
+// Ends the process when a backend does not finish a case.
 #pragma once
 
 #include <chrono>
@@ -7,12 +7,14 @@
 #include <mutex>
 #include <thread>
 
-namespace lockstep::tool {
+namespace lockstep::kit {
 
 // A hanging backend cannot be interrupted, it sits in its own threads and in this one; so when time
 // is up the watchdog reports from a thread of its own and ends the process with status 3.
 class Watchdog {
  public:
+  static constexpr int exit_status = 3;  // as the tool's for a backend that broke
+
   using Clock = std::chrono::steady_clock;
 
   // `report` is called once, just before the end, while the hanging call still goes on.
@@ -34,4 +36,4 @@ class Watchdog {
   std::thread thread_;
 };
 
-}  // namespace lockstep::tool
+}  // namespace lockstep::kit

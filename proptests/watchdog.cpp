@@ -3,9 +3,7 @@
 #include <algorithm>
 #include <cstdlib>
 
-#include "exit_status.hpp"
-
-namespace lockstep::tool {
+namespace lockstep::kit {
 
 Watchdog::Watchdog(double seconds, std::function<void()> report)
     : limit_(std::chrono::duration_cast<Clock::duration>(
@@ -42,8 +40,8 @@ void Watchdog::watch() {
     changed_.wait_for(lock, pause);
     if (over_ || Clock::now() < deadline_) continue;
     report_();
-    std::_Exit(backend_broke);
+    std::_Exit(exit_status);
   }
 }
 
-}  // namespace lockstep::tool
+}  // namespace lockstep::kit
