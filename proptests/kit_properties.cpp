@@ -66,13 +66,27 @@ bool generated_cases() {
   });
 }
 
+// What tells a case from another: the file, or for one that takes long to write its elements.
+std::string identity(const Case& c) {
+  if (elements(c) < 20'000) return write_case(c);
+  std::string bytes;
+  for (const Step& step : c.steps) {
+    for (const std::optional<Input>& input : step.inputs) {
+      if (!input) continue;
+      const auto held = input->tensor.bytes();
+      bytes.append(reinterpret_cast<const char*>(held.data()), held.size());
+    }
+  }
+  return bytes;
+}
+
 bool same_seed_same_case() {
   return rc::check("the same seed gives the same case, another seed another", [] {
     const auto seed = *rc::gen::arbitrary<std::uint64_t>();
     for (const Property& property : properties()) {
-      const std::string once = write_case(draw_case(property.name, {}, seed));
-      RC_ASSERT(write_case(draw_case(property.name, {}, seed)) == once);
-      RC_ASSERT(write_case(draw_case(property.name, {}, seed + 1)) != once);
+      const std::string once = identity(draw_case(property.name, {}, seed));
+      RC_ASSERT(identity(draw_case(property.name, {}, seed)) == once);
+      RC_ASSERT(identity(draw_case(property.name, {}, seed + 1)) != once);
     }
   });
 }
