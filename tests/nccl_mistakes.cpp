@@ -21,7 +21,7 @@
 namespace {
 
 bool mistaken = false;
-int failures = 0;
+std::atomic<int> failures{0};  // ranks are threads
 
 void expect(bool right, const char* what, int line) {
   if (right) return;
