@@ -24,7 +24,7 @@ struct VerifyOptions {
   int fewest_ranks = 1;
   int most_ranks = 8;
   std::uint64_t seed = 0;
-  std::int64_t cases = 10000;           // dealt out evenly among the properties
+  std::int64_t cases = 10000;           // dealt out among the properties
   std::vector<std::string> properties = {};  // all when empty
   // Whether the first property that breaks ends the run. Otherwise the others go on.
   bool stop_when_broken = false;
