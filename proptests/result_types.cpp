@@ -6,7 +6,12 @@
 namespace lockstep::kit {
 
 const std::optional<std::vector<TensorType>>& ResultTypes::of(std::size_t step) {
-  if (!known_[step]) known_[step] = work_out(case_.steps[step]);
+  if (!known_[step]) {
+    // Until it is known there is none: a candidate in shrinking may refer to itself or to what
+    // comes later.
+    known_[step].emplace();
+    known_[step] = work_out(case_.steps[step]);
+  }
   return *known_[step];
 }
 
