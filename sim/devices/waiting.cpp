@@ -224,6 +224,8 @@ void Engine::State::help() {
   Lock lock(mutex);
   std::uint64_t seen = 0;
   int looks = 0;
+  // When it last ran everything in vain. That is no progress: polls count from the last real one.
+  std::chrono::steady_clock::time_point in_vain = {};
   while (true) {
     if (unfinished == 0 && looks > 100 * quiet_looks) {
       helper_sleeps = true;
@@ -235,7 +237,7 @@ void Engine::State::help() {
     looks = generation == seen ? looks + 1 : 0;
     seen = generation;
     if (looks < quiet_looks || unfinished == 0 || !waiters.empty() || running > 0) continue;
-    const auto quiet = std::chrono::steady_clock::now() - last_progress;
+    const auto quiet = std::chrono::steady_clock::now() - std::max(last_progress, in_vain);
     if (quiet < patience && others_idle({}) != Idleness::asleep) continue;
     std::vector<StreamRef> busy;
     for (const Device& device : devices) {
@@ -246,7 +248,7 @@ void Engine::State::help() {
     run_all(lock);
     // The program may see what was done, by whatever means it waits.
     for (const StreamRef& stream : busy) learn(stream->clock);
-    if (generation == seen) last_progress = std::chrono::steady_clock::now();  // nothing to do
+    if (generation == seen) in_vain = std::chrono::steady_clock::now();
   }
 }
 
