@@ -83,6 +83,19 @@ TEST(Devices, work_runs_when_it_is_waited_for_and_no_more_of_it) {
   EXPECT_EQ(log, "abcx");
 }
 
+TEST(Devices, what_is_left_in_destroyed_streams_runs_late_and_does_not_pile_up) {
+  Engine& engine = Engine::instance();
+  std::string log;
+  for (char letter = 'a'; letter <= 't'; ++letter) {
+    void* const stream = engine.create_stream(0, false, 0);
+    enqueue(engine.find_stream(stream), log, letter);
+    EXPECT_EQ(engine.destroy_stream(stream, {"test"}), Status::success);
+  }
+  EXPECT_EQ(log, "abcd");
+  EXPECT_EQ(engine.synchronize_device(0, {"test"}), Status::success);
+  EXPECT_EQ(log, "abcdefghijklmnopqrst");
+}
+
 TEST(Devices, an_event_orders_two_streams) {
   Engine& engine = Engine::instance();
   std::string log;

@@ -3,8 +3,10 @@
 #include "engine.hpp"
 
 #include <algorithm>
+#include <thread>
 
 #include "fault.hpp"
+#include "../pause.hpp"
 #include "state.hpp"
 #include "text.hpp"
 
@@ -53,8 +55,13 @@ Engine::State::State()
   watch_faults();
   at_the_very_end([] {
     Engine& engine = Engine::instance();
-    // Other threads may still be at work; then they have the last word.
-    const Lock held(engine.state_->mutex, std::try_to_lock);
+    // The helper holds it now and then for a moment. A thread that was in the engine when the process
+    // began to end may hold it for ever: then nothing can be said.
+    Lock held(engine.state_->mutex, std::try_to_lock);
+    for (int tries = 0; !held.owns_lock() && tries < 2000; ++tries) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      held.try_lock();
+    }
     if (held.owns_lock()) engine.state_->look_at_the_end();
   });
   for (int device = 0; device < options.devices; ++device) {
@@ -83,7 +90,13 @@ const Options& Engine::options() const {
 Lock Engine::lock() {
   // Whoever sleeps here while the mutex is taken is not stuck; see settle_if_stuck().
   state_->entering.fetch_add(1);
-  Lock held(state_->mutex);
+  // It is held for microseconds, which is less than it takes to fall asleep.
+  Lock held(state_->mutex, std::try_to_lock);
+  for (int look = 0; look < 200 && !held.owns_lock(); ++look) {
+    sim::pause();
+    held.try_lock();
+  }
+  if (!held.owns_lock()) held.lock();
   state_->entering.fetch_sub(1);
   return held;
 }
@@ -127,9 +140,20 @@ StreamRef Engine::State::make_stream(Stream::Kind kind, int device, int priority
   auto stream = std::make_shared<Stream>(Stream{kind, device, priority});
   // A slot of a stream that is gone is taken over when the host knows that its works are done, and
   // so every work of the new stream comes after them.
-  const auto slot = std::find_if(free_slots.begin(), free_slots.end(), [&](const auto& free) {
+  auto slot = std::find_if(free_slots.begin(), free_slots.end(), [&](const auto& free) {
     return host.covers({free.first, free.second});
   });
+  // Works that nobody waited for keep their slots, but clocks must not grow for ever: after many
+  // other streams came and went, the host is taken to know of them.
+  constexpr std::size_t most_unknown = 64;
+  if (slot == free_slots.end() && free_slots.size() > most_unknown) {
+    slot = std::find_if(free_slots.begin(), free_slots.end(), [&](const auto& free) {
+      return std::none_of(deliveries.begin(), deliveries.end(), [&](const Delivery& delivery) {
+        return delivery.moment.slot == free.first;
+      });
+    });
+    if (slot != free_slots.end()) host.add({slot->first, slot->second});
+  }
   if (slot != free_slots.end()) {
     stream->slot = slot->first;
     stream->time = slot->second;
@@ -195,10 +219,22 @@ Status Engine::destroy_stream(void* handle, const Call& call) {
 }
 
 void Engine::retire_stream(const StreamRef& stream) {
-  const Lock held = lock();
+  Lock held = lock();
   state_->streams.erase(stream->handle);
   stream->destroyed = true;
   state_->forget_if_idle(stream);
+  if (stream->pending.empty() || inside_host_function()) return;
+  // Nobody may ever ask for the rest. It is run late, but it must not pile up.
+  constexpr std::size_t most_left = 16;
+  constexpr int at_once = 4;  // more than one comes per call, less than a call has time for
+  auto& left = state_->left_behind;
+  left.push_back(stream);
+  for (int i = 0; i < at_once && left.size() > most_left; ++i) {
+    const StreamRef oldest = left.front();
+    left.pop_front();
+    if (!oldest->pending.empty()) drive(held, oldest->pending.back());
+    if (!oldest->pending.empty()) left.push_back(oldest);  // a function of the program runs
+  }
 }
 
 std::string Engine::describe(const StreamRef& stream) const {

@@ -55,6 +55,7 @@ struct Engine::State {
   std::uint64_t events_made = 0;
   std::vector<std::pair<std::size_t, std::uint64_t>> free_slots;  // slot, last time
   std::size_t slots = 0;
+  std::deque<StreamRef> left_behind;  // streams that were destroyed with work in them, oldest first
   Memory memory;
   Guard guard;
 

@@ -4,6 +4,7 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <bit>
 
 #include "state.hpp"
 #include "text.hpp"
@@ -28,8 +29,9 @@ bool is_mapped(std::uintptr_t begin, std::uintptr_t end) {
   return true;
 }
 
-// Keeps the list short: records that everybody knows of are dropped (the host, and the works that
-// are still to touch the memory), and the same stream's same access replaces its earlier one.
+// Keeps the list short: the same stream's same access replaces its earlier one, and now and then, as
+// the list doubles, records that everybody knows of are dropped (the host, and the works that are
+// still to touch the memory).
 void note(std::vector<AccessRecord>& records, const std::vector<std::weak_ptr<Node>>& users,
           const Clock& host, AccessRecord made) {
   constexpr std::size_t most = 4096;
@@ -40,10 +42,11 @@ void note(std::vector<AccessRecord>& records, const std::vector<std::weak_ptr<No
              return !node || node->state == Node::State::done || node->clock.covers(moment);
            });
   };
+  const bool doubled = records.size() >= 16 && std::has_single_bit(records.size());
   std::erase_if(records, [&](const AccessRecord& record) {
     return (record.moment.slot == made.moment.slot && record.begin == made.begin &&
             record.end == made.end && record.touch == made.touch) ||
-           known(record.moment);
+           (doubled && known(record.moment));
   });
   if (records.size() >= most) records.erase(records.begin());
   records.push_back(std::move(made));

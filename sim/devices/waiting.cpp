@@ -239,6 +239,7 @@ void Engine::State::help() {
     if (looks < quiet_looks || unfinished == 0 || !waiters.empty() || running > 0) continue;
     const auto quiet = std::chrono::steady_clock::now() - std::max(last_progress, in_vain);
     if (quiet < patience && others_idle({}) != Idleness::asleep) continue;
+    if (entering > 0) continue;  // it looked asleep, but waits only for the helper
     std::vector<StreamRef> busy;
     for (const Device& device : devices) {
       for (const StreamRef& stream : device.streams) {
