@@ -15,7 +15,8 @@ Laid empty_block(const Tensor& x, MemoryLayout layout) {
   for (std::size_t i = 0; i < shape.size(); ++i) {
     const std::size_t axis = strided ? i : shape.size() - 1 - i;
     laid.view.strides[axis] = step;
-    step *= std::max<std::int64_t>(shape[axis], 1);
+    // The axes of an empty tensor may multiply to more than any number holds.
+    if (x.elements() > 0) step *= shape[axis];
   }
   std::int64_t length = strided ? 2 * x.elements() : x.elements();
   if (layout == MemoryLayout::slice) length += 2;

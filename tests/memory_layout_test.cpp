@@ -57,6 +57,10 @@ TEST(MemoryLayout, HoldsWhatHasNoAxesAndWhatHasNoElements) {
   const Laid empty = laid_out(FloatTensor::zeros(DType::f32, {0, 3}), MemoryLayout::slice);
   expect_block(empty, {gap(), gap()});
   EXPECT_EQ(empty.view.shape, (Shape{0, 3}));
+  constexpr std::int64_t huge = std::int64_t{1} << 62;  // twice that is more than any number holds
+  const Laid vast = laid_out(FloatTensor::zeros(DType::f32, {huge, 4, 0}), MemoryLayout::strided);
+  expect_block(vast, {});
+  EXPECT_EQ(vast.view.strides, (std::vector<std::int64_t>{2, 2, 2}));
 }
 
 TEST(MemoryLayout, IsWrittenInACaseFileWhereATensorIsNotDense) {

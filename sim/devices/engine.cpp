@@ -232,7 +232,7 @@ void Engine::retire_stream(const StreamRef& stream) {
   for (int i = 0; i < at_once && left.size() > most_left; ++i) {
     const StreamRef oldest = left.front();
     left.pop_front();
-    if (!oldest->pending.empty()) drive(held, oldest->pending.back());
+    if (const NodeRef end = last(held, oldest)) drive(held, end);
     if (!oldest->pending.empty()) left.push_back(oldest);  // a function of the program runs
   }
 }
