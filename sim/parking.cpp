@@ -72,7 +72,7 @@ void wake_all(std::atomic<std::uint32_t>&) {
 
 }  // namespace
 
-bool Parking::wait(std::uint32_t seen, std::optional<Clock::time_point> deadline) {
+bool Parking::linger(std::uint32_t seen) {
   for (int look = 0; look < spin_; ++look) {
     if (epoch() != seen) return true;
     pause();
@@ -81,6 +81,10 @@ bool Parking::wait(std::uint32_t seen, std::optional<Clock::time_point> deadline
     if (epoch() != seen) return true;
     std::this_thread::yield();
   }
+  return epoch() != seen;
+}
+
+bool Parking::sleep(std::uint32_t seen, std::optional<Clock::time_point> deadline) {
   sleepers_.fetch_add(1);
   bool in_time = true;
   while (epoch_.load() == seen && in_time) {

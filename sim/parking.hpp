@@ -14,17 +14,20 @@ class Parking {
  public:
   using Clock = std::chrono::steady_clock;
 
-  // `spin`: look at the counter this many times before sleeping. Sleeping and waking costs
-  // microseconds; where every thread has a core of its own, looking on for a moment is cheaper.
+  // `spin`: how often linger() looks at the counter before it gives way. Where every thread has a
+  // core of its own, looking on for a moment is cheaper than a system call.
   explicit Parking(int spin) : spin_(spin) {}
 
+  // What was written before advance() is visible to whoever sees the counter moved on, here and in
+  // the two below.
   std::uint32_t epoch() const { return epoch_.load(std::memory_order_acquire); }
 
-  // First gives its core to the others for some tens of microseconds at most, which between ranks in
-  // step is enough and spares two system calls for each; then sleeps.
-  // Returns true when the counter is no longer `seen`, or false once `deadline` has passed. What
-  // was written before advance() is visible after a true return.
-  bool wait(std::uint32_t seen, std::optional<Clock::time_point> deadline);
+  // Looks on, and gives its core to the others, for some tens of microseconds at most: between ranks
+  // in step that is enough, and spares each the going to sleep. True when the counter is no longer
+  // `seen`.
+  bool linger(std::uint32_t seen);
+  // Sleeps. True when the counter is no longer `seen`, false once `deadline` has passed.
+  bool sleep(std::uint32_t seen, std::optional<Clock::time_point> deadline);
 
   // Moves the counter on: from here on nobody waits, but sleepers sleep until wake().
   void advance() { epoch_.fetch_add(1); }

@@ -61,8 +61,7 @@ reference::Result Rendezvous::meet(int rank, Rank& who, Signature signature, con
   } else {
     const std::uint32_t seen = parking_.epoch();
     lock.unlock();
-    census_->park();
-    await(seen);
+    if (!parking_.linger(seen)) await(seen);
   }
 
   inputs_[r] = Tensor();  // the caller's storage is the caller's again
@@ -71,13 +70,21 @@ reference::Result Rendezvous::meet(int rank, Rank& who, Signature signature, con
   return std::move(results_[r]);
 }
 
+// Told to the census only now: between ranks in step nobody comes here, and a count that all of them
+// change at every call would go back and forth between the cores.
 void Rendezvous::await(std::uint32_t seen) {
+  {
+    std::lock_guard lock(mutex_);
+    if (parking_.epoch() != seen) return;
+    parked_ += 1;
+  }
+  census_->park();
   std::optional<Parking::Clock::time_point> deadline;
   if (options_.timeout) {
     deadline = Parking::Clock::now() +
                std::chrono::duration_cast<Parking::Clock::duration>(*options_.timeout);
   }
-  while (!parking_.wait(seen, deadline)) {
+  while (!parking_.sleep(seen, deadline)) {
     // Too late, unless the last one arrives while we find out what the missing ones are doing.
     std::vector<int> missing;
     {
@@ -115,7 +122,6 @@ void Rendezvous::complete() {
   {
     std::lock_guard lock(mutex_);
     completing_ = false;
-    arrived_ -= 1;  // those who wait; this rank does not
     if (!trouble) {
       completed_ += 1;
       breach_ = std::move(breach);
@@ -133,7 +139,8 @@ void Rendezvous::complete() {
 
 // Everybody who waits may go. Wakes nobody yet.
 void Rendezvous::release_locked() {
-  census_->unpark(std::exchange(arrived_, 0));
+  arrived_ = 0;
+  if (parked_ > 0) census_->unpark(std::exchange(parked_, 0));
   parking_.advance();
 }
 

@@ -5,9 +5,9 @@
 // rendezvous; the census is never locked while a rendezvous is.
 //
 // A call goes through these steps. Each rank leaves its argument at the rendezvous. All but the
-// last tell the census that they wait, and sleep. The last to arrive evaluates the call for
-// everybody, lays each rank's result in that rank's slot, counts the others as running again, and
-// wakes them; each takes its own result. Nobody can enter the next call before it has taken its
+// last look on for a moment, then tell the census that they wait, and sleep. The last to arrive
+// evaluates the call for everybody, lays each rank's result in that rank's slot, counts those who
+// sleep as running again, and wakes them; each takes its own result. Nobody can enter the next call before it has taken its
 // result from this one, so a slot is never written while its owner has something to take from it.
 #pragma once
 
@@ -153,6 +153,7 @@ class Rendezvous {
 
   BriefMutex mutex_;
   int arrived_ = 0;
+  int parked_ = 0;           // of those, how many the census counts as waiting
   bool completing_ = false;  // all have arrived, the last one is at work without the lock
   std::shared_ptr<const TransportError> failure_;
   // How many calls all members have come out of, with results or with a breach; that of the last,
