@@ -70,14 +70,13 @@ void add_gradients(const Case& c, std::size_t index, std::span<const Tensor> inp
   }
   if (!upstream) return everybody(Violation::gradient);
 
-  std::vector<Signature> signatures;
+  std::vector<reference::Call> calls;
   for (std::size_t member = 0; member < step.members(); ++member) {
-    signatures.push_back(
-        reference::signature_of(*reverse, (*upstream)[member], 0, outcomes[member].receive_counts));
+    calls.push_back({*reverse, (*upstream)[member], 0, outcomes[member].receive_counts});
   }
   std::vector<reference::Result> results(step.members());
   // Never a breach: results of a call that fitted together fit together in its reverse.
-  (void)reference::evaluate(signatures, *upstream, rule, results);
+  (void)reference::evaluate(calls, rule, results);
   for (std::size_t member = 0; member < step.members(); ++member) {
     outcomes[member].gradient = depends_on_input(step, member)
                                     ? std::move(results[member].value)
@@ -94,15 +93,15 @@ std::vector<Outcome> expected_step(const Case& c, std::size_t index, SumRule rul
     return transport_errors(step, *missing);
   }
   const std::vector<Tensor> inputs = inputs_of(c, index, earlier);
-  std::vector<Signature> signatures;
+  std::vector<reference::Call> calls;
   for (std::size_t member = 0; member < step.members(); ++member) {
-    signatures.push_back(reference::signature_of(step.operations[member], inputs[member],
-                                                 step.roots.empty() ? 0 : step.roots[member],
-                                                 step.inputs[member]->send_counts));
+    calls.push_back({step.operations[member], inputs[member],
+                     step.roots.empty() ? 0 : step.roots[member],
+                     step.inputs[member]->send_counts});
   }
 
   std::vector<reference::Result> results(step.members());
-  if (const std::optional<Breach> breach = reference::evaluate(signatures, inputs, rule, results)) {
+  if (const std::optional<Breach> breach = reference::evaluate(calls, rule, results)) {
     Outcome error;
     error.kind = Outcome::Kind::contract;
     error.violation = breach->violation;

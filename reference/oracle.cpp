@@ -9,8 +9,7 @@
 namespace lockstep::reference {
 namespace {
 
-using Signatures = std::span<const Signature>;
-using Inputs = std::span<const Tensor>;
+using Calls = std::span<const Call>;
 using Results = std::span<Result>;
 
 // An empty list that keeps its memory from call to call: in small calls, allocations would be seen.
@@ -27,14 +26,17 @@ std::vector<T>& scratch() {
 
 // Each function below may assume that the calls fit together.
 
-void all_gather(Signatures signatures, Inputs inputs, Results results) {
+void all_gather(Calls calls, Results results) {
   // Computed once; every rank holds the same storage.
-  Tensor gathered = Tensor::uninitialized(signatures[0].dtype, result_shape(signatures, 0));
-  const std::int64_t shard = inputs[0].size_bytes();
+  const Tensor& first = calls[0].tensor;
+  const auto ranks = static_cast<std::int64_t>(calls.size());
+  Tensor gathered =
+      Tensor::uninitialized(first.dtype(), first.shape().with_rows(ranks * first.rows()));
+  const std::int64_t shard = first.size_bytes();
   std::byte* to = gathered.mutable_bytes().data();
   auto& copies = scratch<Copy>();
-  for (const Tensor& input : inputs) {
-    copies.push_back({to, input.data(), shard});
+  for (const Call& call : calls) {
+    copies.push_back({to, call.tensor.data(), shard});
     if (shard > 0) to += shard;
   }
   run_copies(copies);
@@ -42,11 +44,11 @@ void all_gather(Signatures signatures, Inputs inputs, Results results) {
 }
 
 // The elementwise sum of all inputs, in one tensor of their shape.
-Tensor sum(Inputs inputs, SumRule rule) {
-  const DType dtype = inputs[0].dtype();
+Tensor sum(Calls calls, SumRule rule) {
+  const DType dtype = calls[0].tensor.dtype();
   const std::int64_t element = size_of(dtype);
-  const auto ranks = static_cast<std::int64_t>(inputs.size());
-  Tensor total = Tensor::uninitialized(dtype, inputs[0].shape());
+  const auto ranks = static_cast<std::int64_t>(calls.size());
+  Tensor total = Tensor::uninitialized(dtype, calls[0].tensor.shape());
   std::byte* out = total.mutable_bytes().data();
   // A part of the output together with the same part of every addend should stay within a core's
   // own cache.
@@ -54,19 +56,21 @@ Tensor sum(Inputs inputs, SumRule rule) {
   for_parts(total.elements(), element * ranks, part_bytes,
             [&](std::int64_t begin, std::int64_t end) {
               auto& addends = scratch<const std::byte*>();
-              for (const Tensor& input : inputs) addends.push_back(input.data() + begin * element);
+              for (const Call& call : calls) {
+                addends.push_back(call.tensor.data() + begin * element);
+              }
               fold(rule, dtype, addends, end - begin, out + begin * element);
             });
   return total;
 }
 
-void all_reduce_sum(Inputs inputs, SumRule rule, Results results) {
-  const Tensor total = sum(inputs, rule);
+void all_reduce_sum(Calls calls, SumRule rule, Results results) {
+  const Tensor total = sum(calls, rule);
   for (Result& result : results) result.value = total;
 }
 
-void reduce_scatter_sum(Inputs inputs, SumRule rule, Results results) {
-  const Tensor total = sum(inputs, rule);
+void reduce_scatter_sum(Calls calls, SumRule rule, Results results) {
+  const Tensor total = sum(calls, rule);
   const std::int64_t rows = total.rows() / static_cast<std::int64_t>(results.size());
   std::int64_t begin = 0;
   for (Result& result : results) {
@@ -75,16 +79,16 @@ void reduce_scatter_sum(Inputs inputs, SumRule rule, Results results) {
   }
 }
 
-void broadcast(Signatures signatures, Inputs inputs, Results results) {
-  const Tensor& value = inputs[static_cast<std::size_t>(signatures[0].root)];
+void broadcast(Calls calls, Results results) {
+  const Tensor& value = calls[static_cast<std::size_t>(calls[0].root)].tensor;
   for (Result& result : results) result.value = value;
 }
 
 // Fills in how many rows each rank gets from which, and returns how many it gets in all. The counts
 // of N ranks are N*N numbers, which at a thousand ranks is more than their elements may be: they
 // are walked along the sources' lists, some at a time so that what is written shares cache lines.
-std::vector<std::int64_t>& exchange_counts(Signatures signatures, Results results) {
-  const std::size_t ranks = signatures.size();
+std::vector<std::int64_t>& exchange_counts(Calls calls, Results results) {
+  const std::size_t ranks = calls.size();
   auto& rows = scratch<std::int64_t>();
   rows.assign(ranks, 0);
   for (Result& result : results) result.receive_counts.resize(ranks);
@@ -93,7 +97,7 @@ std::vector<std::int64_t>& exchange_counts(Signatures signatures, Results result
     const std::size_t last = std::min(first + together, ranks);
     for (std::size_t to = 0; to < ranks; ++to) {
       for (std::size_t from = first; from < last; ++from) {
-        const std::int64_t count = signatures[from].send_counts[to];
+        const std::int64_t count = calls[from].send_counts[to];
         results[to].receive_counts[from] = count;
         rows[to] += count;
       }
@@ -103,19 +107,20 @@ std::vector<std::int64_t>& exchange_counts(Signatures signatures, Results result
 }
 
 // Makes every rank's result, and returns where the elements of each begin.
-std::vector<std::byte*>& make_blocks(Inputs inputs, const std::vector<std::int64_t>& rows,
+std::vector<std::byte*>& make_blocks(Calls calls, const std::vector<std::int64_t>& rows,
                                      Results results) {
   // Small results are slices of one tensor, for one allocation instead of N. Large ones are apart,
   // so that a rank that keeps its own does not keep everybody's.
   constexpr std::int64_t most_shared = 32 * 1024;
   std::int64_t bytes = 0, row_bytes = 0;
-  for (const Tensor& input : inputs) {
-    bytes += std::min(input.size_bytes(), most_shared + 1);
-    row_bytes = std::max(row_bytes, input.row_bytes());
+  for (const Call& call : calls) {
+    bytes += std::min(call.tensor.size_bytes(), most_shared + 1);
+    row_bytes = std::max(row_bytes, call.tensor.row_bytes());
   }
   auto& begins = scratch<std::byte*>();
   const auto block = [&](std::int64_t count) {
-    return Tensor::uninitialized(inputs[0].dtype(), inputs[0].shape().with_rows(count));
+    const Tensor& first = calls[0].tensor;
+    return Tensor::uninitialized(first.dtype(), first.shape().with_rows(count));
   };
   if (bytes <= most_shared) {
     Tensor all = block(std::accumulate(rows.begin(), rows.end(), std::int64_t{0}));
@@ -136,19 +141,19 @@ std::vector<std::byte*>& make_blocks(Inputs inputs, const std::vector<std::int64
   return begins;
 }
 
-void all_to_all_v(Signatures signatures, Inputs inputs, Results results) {
-  const std::size_t ranks = inputs.size();
-  const std::vector<std::int64_t>& rows = exchange_counts(signatures, results);
-  auto& next = make_blocks(inputs, rows, results);
+void all_to_all_v(Calls calls, Results results) {
+  const std::size_t ranks = calls.size();
+  const std::vector<std::int64_t>& rows = exchange_counts(calls, results);
+  auto& next = make_blocks(calls, rows, results);
 
   // Walk each source front to back: its block for rank 0, for rank 1, ... Sources come in rank
   // order, so each destination fills front to back as well.
   auto& copies = scratch<Copy>();
   for (std::size_t from = 0; from < ranks; ++from) {
-    const std::byte* source = inputs[from].data();
-    const std::int64_t row_bytes = inputs[from].row_bytes();
+    const std::byte* source = calls[from].tensor.data();
+    const std::int64_t row_bytes = calls[from].tensor.row_bytes();
     for (std::size_t to = 0; to < ranks; ++to) {
-      const std::int64_t bytes = signatures[from].send_counts[to] * row_bytes;
+      const std::int64_t bytes = calls[from].send_counts[to] * row_bytes;
       if (bytes == 0) continue;
       copies.push_back({next[to], source, bytes});
       next[to] += bytes;
@@ -160,40 +165,39 @@ void all_to_all_v(Signatures signatures, Inputs inputs, Results results) {
 
 }  // namespace
 
-Signature signature_of(Operation operation, const Tensor& tensor, std::int64_t root,
-                       std::span<const std::int64_t> send_counts) {
-  return {operation, tensor.dtype(), tensor.shape(), root, send_counts};
-}
-
-std::optional<Breach> evaluate(Signatures signatures, Inputs inputs, SumRule rule,
-                               Results results) {
+std::optional<Breach> evaluate(Calls calls, SumRule rule, Results results) {
+  auto& signatures = scratch<Signature>();
+  for (const Call& call : calls) {
+    signatures.push_back(
+        {call.operation, call.tensor.dtype(), call.tensor.shape(), call.root, call.send_counts});
+  }
   if (std::optional<Breach> breach = find_breach(signatures)) return breach;
 
   // A world of one moves its tensor, bit for bit, under every rule.
-  if (inputs.size() == 1) {
-    results[0].value = inputs[0];
-    const std::span<const std::int64_t> counts = signatures[0].send_counts;
+  if (calls.size() == 1) {
+    results[0].value = calls[0].tensor;
+    const std::span<const std::int64_t> counts = calls[0].send_counts;
     results[0].receive_counts.assign(counts.begin(), counts.end());
     return std::nullopt;
   }
 
-  switch (signatures[0].operation) {
+  switch (calls[0].operation) {
     case Operation::all_gather_float:
     case Operation::all_gather_int:
-      all_gather(signatures, inputs, results);
+      all_gather(calls, results);
       break;
     case Operation::reduce_scatter_sum:
-      reduce_scatter_sum(inputs, rule, results);
+      reduce_scatter_sum(calls, rule, results);
       break;
     case Operation::all_reduce_sum:
-      all_reduce_sum(inputs, rule, results);
+      all_reduce_sum(calls, rule, results);
       break;
     case Operation::broadcast_float:
-      broadcast(signatures, inputs, results);
+      broadcast(calls, results);
       break;
     case Operation::all_to_all_v_float:
     case Operation::all_to_all_v_int:
-      all_to_all_v(signatures, inputs, results);
+      all_to_all_v(calls, results);
       break;
     case Operation::split:
       break;  // moves no tensor
@@ -203,15 +207,14 @@ std::optional<Breach> evaluate(Signatures signatures, Inputs inputs, SumRule rul
 
 namespace {
 
-// The typed functions: signatures out of the arguments, typed results out of the general form.
-template <class T, class SignatureOf>
-std::variant<std::vector<Result>, Breach> evaluate_typed(std::span<const T> inputs, SumRule rule,
-                                                         const SignatureOf& signature) {
-  std::vector<Signature> signatures;
-  for (std::size_t rank = 0; rank < inputs.size(); ++rank) signatures.push_back(signature(rank));
-  const std::vector<Tensor> tensors(inputs.begin(), inputs.end());
-  std::vector<Result> results(inputs.size());
-  if (std::optional<Breach> breach = evaluate(signatures, tensors, rule, results)) return *breach;
+// The typed functions: calls out of the arguments, typed results out of the general form.
+template <class CallOf>
+std::variant<std::vector<Result>, Breach> evaluate_typed(std::size_t ranks, SumRule rule,
+                                                         const CallOf& call) {
+  std::vector<Call> calls;
+  for (std::size_t rank = 0; rank < ranks; ++rank) calls.push_back(call(rank));
+  std::vector<Result> results(ranks);
+  if (std::optional<Breach> breach = evaluate(calls, rule, results)) return *breach;
   return results;
 }
 
@@ -225,16 +228,17 @@ Outcome<T> values(std::variant<std::vector<Result>, Breach> either) {
 
 template <class T>
 Outcome<T> without_arguments(Operation operation, std::span<const T> inputs, SumRule rule) {
-  return values<T>(evaluate_typed(
-      inputs, rule, [&](std::size_t rank) { return signature_of(operation, inputs[rank]); }));
+  return values<T>(evaluate_typed(inputs.size(), rule, [&](std::size_t rank) {
+    return Call{operation, inputs[rank]};
+  }));
 }
 
 template <class T>
 Outcome<VariableTensorExchange<T>> exchange(
     Operation operation, std::span<const T> inputs,
     std::span<const std::vector<std::int64_t>> send_counts) {
-  auto either = evaluate_typed(inputs, SumRule::exact, [&](std::size_t rank) {
-    return signature_of(operation, inputs[rank], 0, send_counts[rank]);
+  auto either = evaluate_typed(inputs.size(), SumRule::exact, [&](std::size_t rank) {
+    return Call{operation, inputs[rank], 0, send_counts[rank]};
   });
   if (auto* breach = std::get_if<Breach>(&either)) return std::move(*breach);
   std::vector<VariableTensorExchange<T>> exchanges;
@@ -264,8 +268,8 @@ Outcome<FloatTensor> all_reduce_sum(std::span<const FloatTensor> inputs, SumRule
 
 Outcome<FloatTensor> broadcast(std::span<const FloatTensor> inputs,
                                std::span<const std::int64_t> roots) {
-  return values<FloatTensor>(evaluate_typed(inputs, SumRule::exact, [&](std::size_t rank) {
-    return signature_of(Operation::broadcast_float, inputs[rank], roots[rank]);
+  return values<FloatTensor>(evaluate_typed(inputs.size(), SumRule::exact, [&](std::size_t rank) {
+    return Call{Operation::broadcast_float, inputs[rank], roots[rank]};
   }));
 }
 

@@ -29,8 +29,7 @@ class Occupied {
 reference::Result call(const Seat& seat, Operation operation, const Tensor& x,
                        std::int64_t root = 0, std::span<const std::int64_t> send_counts = {}) {
   const Occupied occupied(seat);
-  return seat.rendezvous->meet(seat.rank, *seat.who,
-                               reference::signature_of(operation, x, root, send_counts), x);
+  return seat.rendezvous->meet(seat.rank, *seat.who, {operation, x, root, send_counts});
 }
 
 template <class T>

@@ -22,9 +22,9 @@ class Parking {
   // the two below.
   std::uint32_t epoch() const { return epoch_.load(std::memory_order_acquire); }
 
-  // Looks on, and gives its core to the others, for some tens of microseconds at most: between ranks
-  // in step that is enough, and spares each the going to sleep. True when the counter is no longer
-  // `seen`.
+  // Looks on, and gives its core to the others, for some tens of microseconds at most: between
+  // ranks in step that is enough, and spares each the going to sleep. True when the counter is no
+  // longer `seen`.
   bool linger(std::uint32_t seen);
   // Sleeps. True when the counter is no longer `seen`, false once `deadline` has passed.
   bool sleep(std::uint32_t seen, std::optional<Clock::time_point> deadline);

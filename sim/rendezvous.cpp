@@ -40,20 +40,17 @@ Rendezvous::Rendezvous(std::shared_ptr<Census> census, std::string name, std::ve
       options_(options),
       parking_(spin_for(members_.size())),
       slots_(members_.size()),
-      signatures_(members_.size()),
-      inputs_(members_.size()),
+      calls_(members_.size()),
       results_(members_.size()) {}
 
-reference::Result Rendezvous::meet(int rank, Rank& who, Signature signature, const Tensor& input) {
+reference::Result Rendezvous::meet(int rank, Rank& who, reference::Call call) {
   const auto r = static_cast<std::size_t>(rank);
   std::unique_lock lock(mutex_);
   if (failure_) throw TransportError(*failure_);
   Slot& slot = slots_[r];
-  slot.operation = signature.operation;
   slot.calls += 1;
   slot.stamp = ++who.calls;
-  signatures_[r] = std::move(signature);
-  inputs_[r] = input;
+  calls_[r] = std::move(call);
   if (++arrived_ == static_cast<int>(members_.size())) {
     completing_ = true;
     lock.unlock();
@@ -64,14 +61,14 @@ reference::Result Rendezvous::meet(int rank, Rank& who, Signature signature, con
     if (!parking_.linger(seen)) await(seen);
   }
 
-  inputs_[r] = Tensor();  // the caller's storage is the caller's again
+  calls_[r].tensor = Tensor();  // the caller's storage is the caller's again
   if (slot.calls > completed_) throw TransportError(*failure_);
   if (breach_) throw ContractError(*breach_);
   return std::move(results_[r]);
 }
 
-// Told to the census only now: between ranks in step nobody comes here, and a count that all of them
-// change at every call would go back and forth between the cores.
+// Told to the census only now: between ranks in step nobody comes here, and a count that all of
+// them change at every call would go back and forth between the cores.
 void Rendezvous::await(std::uint32_t seen) {
   {
     std::lock_guard lock(mutex_);
@@ -111,9 +108,9 @@ void Rendezvous::complete() {
   std::optional<std::string> trouble;
   try {
     if (const std::optional<Breach> found =
-            reference::evaluate(signatures_, inputs_, options_.sum_rule, results_)) {
+            reference::evaluate(calls_, options_.sum_rule, results_)) {
       breach = std::make_shared<ContractError>(*found, name_, slots_[0].calls - 1);
-    } else if (signatures_[0].operation == Operation::split) {
+    } else if (calls_[0].operation == Operation::split) {
       make_offspring();
     }
   } catch (const std::exception& error) {
@@ -128,7 +125,7 @@ void Rendezvous::complete() {
     } else if (!failure_) {
       failure_ = std::make_shared<TransportError>(
           "communicator " + name_ + ": " +
-              call_text(signatures_[0].operation, slots_[0].calls - 1, name_) +
+              call_text(calls_[0].operation, slots_[0].calls - 1, name_) +
               " could not be computed: " + *trouble,
           std::vector<int>());
     }
@@ -169,9 +166,8 @@ void Rendezvous::depart(int rank, const std::string& how) {
 
 Rendezvous::Membership Rendezvous::split(int rank, Rank& who, std::int64_t color,
                                          std::int64_t key) {
-  Signature signature;  // of a split, unless it says otherwise
   const std::int64_t values[] = {color, key};
-  meet(rank, who, std::move(signature), IntTensor::of<std::int64_t>({2}, values));
+  meet(rank, who, {Operation::split, IntTensor::of<std::int64_t>({2}, values)});
   return std::move(slots_[static_cast<std::size_t>(rank)].offspring);
 }
 
@@ -183,8 +179,8 @@ void Rendezvous::make_offspring() {
     auto operator<=>(const Wish&) const = default;  // by color, then key, then rank here
   };
   std::vector<Wish> wishes;
-  for (std::size_t rank = 0; rank < inputs_.size(); ++rank) {
-    const auto values = inputs_[rank].values<std::int64_t>();
+  for (std::size_t rank = 0; rank < calls_.size(); ++rank) {
+    const auto values = calls_[rank].tensor.values<std::int64_t>();
     wishes.push_back({values[0], values[1], static_cast<int>(rank)});
   }
   std::ranges::sort(wishes);
@@ -265,7 +261,7 @@ Rendezvous::LastCall Rendezvous::last_call(int rank) {
   LastCall last;
   last.stamp = slot.stamp;
   if (slot.calls == 0) return last;
-  last.text = call_text(slot.operation, slot.calls - 1, name_);
+  last.text = call_text(calls_[static_cast<std::size_t>(rank)].operation, slot.calls - 1, name_);
   if (waits_locked(slot)) {
     last.state = LastCall::State::waiting;
     std::vector<int> awaited;

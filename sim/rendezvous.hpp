@@ -7,8 +7,9 @@
 // A call goes through these steps. Each rank leaves its argument at the rendezvous. All but the
 // last look on for a moment, then tell the census that they wait, and sleep. The last to arrive
 // evaluates the call for everybody, lays each rank's result in that rank's slot, counts those who
-// sleep as running again, and wakes them; each takes its own result. Nobody can enter the next call before it has taken its
-// result from this one, so a slot is never written while its owner has something to take from it.
+// sleep as running again, and wakes them; each takes its own result. Nobody can enter the next call
+// before it has taken its result from this one, so a slot is never written while its owner has
+// something to take from it.
 #pragma once
 
 #include <atomic>
@@ -20,7 +21,6 @@
 #include <string>
 #include <vector>
 
-#include <lockstep/agreement.hpp>
 #include <lockstep/error.hpp>
 #include <lockstep/oracle.hpp>
 #include <lockstep/sim/world.hpp>
@@ -99,7 +99,7 @@ class Rendezvous {
 
   // Enters a call as `rank` of this communicator and returns when it is complete. Throws
   // ContractError and TransportError.
-  reference::Result meet(int rank, Rank& who, Signature signature, const Tensor& input);
+  reference::Result meet(int rank, Rank& who, reference::Call call);
 
   // A communicator made by a collective or a local call, and the caller's rank in it.
   struct Membership {
@@ -128,9 +128,8 @@ class Rendezvous {
  private:
   // What only its rank writes, but for the offspring: on cache lines of its own, since the ranks
   // are on different cores.
-  struct alignas(64) Slot {
+  struct alignas(reference::cache_line) Slot {
     std::uint64_t calls = 0;  // entered here
-    Operation operation{};
     std::uint64_t stamp = 0;
     Membership offspring;
   };
@@ -151,7 +150,8 @@ class Rendezvous {
   const Options options_;
   Parking parking_;
 
-  BriefMutex mutex_;
+  // Not on the cache line that those who wait look at.
+  alignas(reference::cache_line) BriefMutex mutex_;
   int arrived_ = 0;
   int parked_ = 0;           // of those, how many the census counts as waiting
   bool completing_ = false;  // all have arrived, the last one is at work without the lock
@@ -163,8 +163,7 @@ class Rendezvous {
   std::shared_ptr<const ContractError> breach_;
   std::vector<Slot> slots_;
   // Per rank, apart from the slots because the oracle wants them side by side.
-  std::vector<Signature> signatures_;
-  std::vector<Tensor> inputs_;
+  std::vector<reference::Call> calls_;
   std::vector<reference::Result> results_;
 
   // Its own lock, taken before the census's.

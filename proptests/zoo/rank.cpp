@@ -100,15 +100,12 @@ Answer Rank::right(const Call& call) {
 }
 
 Answer Rank::had_they_passed(std::span<const Call> calls, SumRule rule) const {
-  std::vector<Signature> signatures;
-  std::vector<Tensor> inputs;
+  std::vector<reference::Call> theirs;
   for (const Call& call : calls) {
-    signatures.push_back(
-        reference::signature_of(call.operation, call.x, call.root, call.send_counts));
-    inputs.push_back(call.x);
+    theirs.push_back({call.operation, call.x, call.root, call.send_counts});
   }
   std::vector<Answer> answers(calls.size());
-  if (const auto breach = reference::evaluate(signatures, inputs, rule, answers)) {
+  if (const auto breach = reference::evaluate(theirs, rule, answers)) {
     throw InvalidArgument("a fault made calls that do not fit together: " + breach->explanation);
   }
   Answer& own = answers[static_cast<std::size_t>(rank())];

@@ -1,8 +1,8 @@
 // The oracle: what every rank gets back, as a pure function of what every rank passes.
 //
 // No threads, no communicator, no state. Entry r of each list is rank r's. A call that breaks the
-// contract gives the breach instead of results. Large tensors are worked on by oneTBB's threads; the
-// results do not depend on how many.
+// contract gives the breach instead of results. Large tensors are worked on by oneTBB's threads;
+// the results do not depend on how many.
 #pragma once
 
 #include <cstdint>
@@ -59,22 +59,29 @@ Outcome<VariableTensorExchange<FloatTensor>> all_to_all_v(
 Outcome<VariableTensorExchange<IntTensor>> all_to_all_v(
     std::span<const IntTensor> inputs, std::span<const std::vector<std::int64_t>> send_counts);
 
-// The general form, for ranks that may not even agree on the operation: what the functions above are
-// made of, and what a simulated communicator calls.
-struct Result {
+// The general form, for ranks that may not even agree on the operation: what the functions above
+// are made of, and what a simulated communicator calls.
+//
+// Where ranks are threads, each on a core of its own, each writes and takes what is its own in a
+// list of calls and a list of results. Entries therefore share no cache line.
+inline constexpr std::size_t cache_line = 64;  // bytes
+
+// What one rank passes to one collective.
+struct alignas(cache_line) Call {
+  Operation operation = Operation::split;
+  Tensor tensor;
+  std::int64_t root = 0;                           // broadcast_float
+  std::span<const std::int64_t> send_counts = {};  // the exchanges: rows for each rank
+};
+// What it gets back.
+struct alignas(cache_line) Result {
   Tensor value;
   std::vector<std::int64_t> receive_counts;  // the exchanges only
 };
 
-// The signature of a call with this tensor; `root` for a broadcast, `send_counts` (which the
-// signature refers to and does not copy) for an exchange.
-Signature signature_of(Operation operation, const Tensor& tensor, std::int64_t root = 0,
-                       std::span<const std::int64_t> send_counts = {});
-
-// Entry r of each list is rank r's; `signatures[r]` describes `inputs[r]`. Fills `results` and
-// returns nothing, or returns the breach and leaves `results` alone.
-std::optional<Breach> evaluate(std::span<const Signature> signatures,
-                               std::span<const Tensor> inputs, SumRule rule,
+// Entry r of each list is rank r's. Fills `results` and returns nothing, or returns the breach and
+// leaves `results` alone.
+std::optional<Breach> evaluate(std::span<const Call> calls, SumRule rule,
                                std::span<Result> results);
 
 }  // namespace lockstep::reference

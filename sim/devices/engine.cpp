@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <thread>
 
-#include "fault.hpp"
 #include "../pause.hpp"
+#include "fault.hpp"
 #include "state.hpp"
 #include "text.hpp"
 
@@ -55,8 +55,8 @@ Engine::State::State()
   watch_faults();
   at_the_very_end([] {
     Engine& engine = Engine::instance();
-    // The helper holds it now and then for a moment. A thread that was in the engine when the process
-    // began to end may hold it for ever: then nothing can be said.
+    // The helper holds it now and then for a moment. A thread that was in the engine when the
+    // process began to end may hold it for ever: then nothing can be said.
     Lock held(engine.state_->mutex, std::try_to_lock);
     for (int tries = 0; !held.owns_lock() && tries < 2000; ++tries) {
       std::this_thread::sleep_for(std::chrono::milliseconds(1));

@@ -29,9 +29,9 @@ bool is_mapped(std::uintptr_t begin, std::uintptr_t end) {
   return true;
 }
 
-// Keeps the list short: the same stream's same access replaces its earlier one, and now and then, as
-// the list doubles, records that everybody knows of are dropped (the host, and the works that are
-// still to touch the memory).
+// Keeps the list short: the same stream's same access replaces its earlier one, and now and then,
+// as the list doubles, records that everybody knows of are dropped (the host, and the works that
+// are still to touch the memory).
 void note(std::vector<AccessRecord>& records, const std::vector<std::weak_ptr<Node>>& users,
           const Clock& host, AccessRecord made) {
   constexpr std::size_t most = 4096;
