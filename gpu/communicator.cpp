@@ -18,7 +18,7 @@ Signature signature(Operation operation, const Tensor& x, std::int64_t root = 0,
 
 template <class Body>
 auto call(Seat& seat, const Tensor& x, const Signature& mine, const Body& body) {
-  const Seat::Turn turn(seat);
+  const Turn turn = seat.take_turn();
   Link& link = seat.link;
   if (x.device() != link.stream().device()) {
     throw InvalidArgument("a tensor on device " + std::to_string(x.device()) + " was passed to " +
@@ -41,13 +41,6 @@ VariableTensorExchange<T> exchange(Seat& seat, Operation operation, const T& x,
 }
 
 }  // namespace
-
-Seat::Turn::Turn(Seat& seat) : flag_(seat.in_use_) {
-  if (flag_.exchange(true, std::memory_order_acquire)) {
-    throw InvalidArgument("two threads use one rank at once: rank " +
-                          std::to_string(seat.link.rank()) + " of " + seat.link.name());
-  }
-}
 
 Seat& Seat::group(std::span<const int> ranks) {
   std::lock_guard lock(groups_mutex_);
@@ -124,7 +117,7 @@ VariableTensorExchange<IntTensor> Communicator::all_to_all_v_int(
 }
 
 Communicator Communicator::split(std::int64_t color, std::int64_t key) const {
-  const Seat::Turn turn(*seat_);
+  const Turn turn = seat_->take_turn();
   Link& link = seat_->link;
   return link.call(Signature(), Needs(), [&](const Blocks&, std::int64_t) {
     return Communicator(link.control().split(color, key), link.stream(), link.options());
@@ -142,7 +135,7 @@ void Communicator::abort(const std::string& reason) const noexcept {
 
 std::vector<std::vector<std::int64_t>> Communicator::gather_integers(
     std::span<const std::int64_t> integers) const {
-  const Seat::Turn turn(*seat_);
+  const Turn turn = seat_->take_turn();
   return seat_->link.gather_integers(integers);
 }
 

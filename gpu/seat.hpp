@@ -7,6 +7,8 @@
 #include <mutex>
 #include <vector>
 
+#include <lockstep/turn.hpp>
+
 #include "link.hpp"
 
 namespace lockstep::gpu {
@@ -19,19 +21,9 @@ struct Seat {
 
   Seat& group(std::span<const int> ranks);
 
+  Turn take_turn() { return Turn(in_use_, link.rank(), link.name()); }
+
   Link link;
-
-  // One thread's use of this rank.
-  class Turn {
-   public:
-    explicit Turn(Seat& seat);
-    ~Turn() { flag_.store(false, std::memory_order_release); }
-    Turn(const Turn&) = delete;
-    Turn& operator=(const Turn&) = delete;
-
-   private:
-    std::atomic<bool>& flag_;
-  };
 
  private:
   std::atomic<bool> in_use_ = false;

@@ -49,12 +49,9 @@ Seat::~Seat() {
   if (link) runtime->leave(*link);
 }
 
-Seat::Turn::Turn(Seat& seat)
-    : flag_(seat.runtime->shared_turn() ? *seat.runtime->shared_turn() : seat.in_use_) {
-  if (flag_.exchange(true, std::memory_order_acquire)) {
-    throw InvalidArgument("two threads use one rank at once: rank " + std::to_string(seat.rank) +
-                          " of " + seat.name);
-  }
+std::atomic<bool>& Seat::in_use() {
+  std::atomic<bool>* const shared = runtime->shared_turn();
+  return shared != nullptr ? *shared : in_use_;
 }
 
 Link& Seat::connected() {

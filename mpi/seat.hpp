@@ -12,6 +12,7 @@
 
 #include <lockstep/error.hpp>
 #include <lockstep/mpi/communicator.hpp>
+#include <lockstep/turn.hpp>
 
 #include "link.hpp"
 #include "runtime.hpp"
@@ -34,7 +35,7 @@ struct Seat {
 
   template <class Body>
   auto call(const Signature& mine, Body body) {
-    const Turn turn(*this);
+    const Turn turn(in_use(), rank, name);
     return connected().call(
         mine, [&](std::span<const Message> messages) { return body(*link, messages); });
   }
@@ -53,18 +54,7 @@ struct Seat {
   std::shared_ptr<Link> link;  // null for a group that has not been called yet
 
  private:
-  // One thread's use of this rank.
-  class Turn {
-   public:
-    explicit Turn(Seat& seat);
-    ~Turn() { flag_.store(false, std::memory_order_release); }
-    Turn(const Turn&) = delete;
-    Turn& operator=(const Turn&) = delete;
-
-   private:
-    std::atomic<bool>& flag_;
-  };
-
+  std::atomic<bool>& in_use();
   Link& connected();
   void own(std::unique_ptr<Seat> group);
 

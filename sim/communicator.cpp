@@ -2,34 +2,27 @@
 
 #include <ostream>
 
+#include <lockstep/turn.hpp>
+
 #include "rendezvous.hpp"
 
 namespace lockstep::sim {
 namespace {
 
-// Marks the rank as being in a call, and refuses a second thread.
-class Occupied {
- public:
-  explicit Occupied(const Seat& seat) : who_(*seat.who) {
-    if (who_.busy.exchange(true, std::memory_order_acquire)) {
-      throw InvalidArgument("communicator " + seat.rendezvous->name() + ": two threads use rank " +
-                            std::to_string(seat.rank) +
-                            " at once; a rank can be in one call at a time");
-    }
-    if (who_.has_dropped) who_.announce_dropped();
-  }
-  ~Occupied() { who_.busy.store(false, std::memory_order_release); }
-  Occupied(const Occupied&) = delete;
-  Occupied& operator=(const Occupied&) = delete;
-
- private:
-  Rank& who_;
-};
+// Every collective is one of these.
+template <class Body>
+auto enter(const Seat& seat, const Body& body) {
+  Rank& who = *seat.who;
+  const Turn turn(who.busy, seat.rank, seat.rendezvous->name());
+  if (who.has_dropped) who.announce_dropped();
+  return body(*seat.rendezvous, who);
+}
 
 reference::Result call(const Seat& seat, Operation operation, const Tensor& x,
                        std::int64_t root = 0, std::span<const std::int64_t> send_counts = {}) {
-  const Occupied occupied(seat);
-  return seat.rendezvous->meet(seat.rank, *seat.who, {operation, x, root, send_counts});
+  return enter(seat, [&](Rendezvous& rendezvous, Rank& who) {
+    return rendezvous.meet(seat.rank, who, {operation, x, root, send_counts});
+  });
 }
 
 template <class T>
@@ -80,8 +73,9 @@ VariableTensorExchange<IntTensor> Communicator::all_to_all_v_int(
 }
 
 Communicator Communicator::split(std::int64_t color, std::int64_t key) const {
-  const Occupied occupied(*seat_);
-  auto [rendezvous, rank] = seat_->rendezvous->split(seat_->rank, *seat_->who, color, key);
+  auto [rendezvous, rank] = enter(*seat_, [&](Rendezvous& parent, Rank& who) {
+    return parent.split(seat_->rank, who, color, key);
+  });
   return Communicator(std::make_shared<Seat>(std::move(rendezvous), rank, seat_->who, true));
 }
 
