@@ -28,8 +28,11 @@ class Outcome {
 
   bool has_results() const { return either_.index() == 0; }
   // Entry r is what rank r receives.
-  const std::vector<T>& results() const { return std::get<0>(either_); }
-  const Breach& breach() const { return std::get<1>(either_); }
+  const std::vector<T>& results() const& { return std::get<0>(either_); }
+  const Breach& breach() const& { return std::get<1>(either_); }
+  // By value, so that `for (const auto& x : all_gather(inputs).results())` is safe.
+  std::vector<T> results() && { return std::get<0>(std::move(either_)); }
+  Breach breach() && { return std::get<1>(std::move(either_)); }
 
  private:
   std::variant<std::vector<T>, Breach> either_;
