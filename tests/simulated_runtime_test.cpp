@@ -2,9 +2,11 @@
 // library, under `lockstep simulate`.
 
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include <cstdio>
 #include <cstdlib>
+#include <fstream>
 #include <string>
 
 #include <gtest/gtest.h>
@@ -96,6 +98,51 @@ TEST(SimulatedRuntime, says_nothing_about_the_corrected_programs_in_any_order) {
     EXPECT_EQ(ended.status, 0) << "--seed " << seed;
     EXPECT_EQ(ended.said, "");
   }
+}
+
+TEST(SimulatedRuntime, refuses_settings_that_it_cannot_follow) {
+  const struct {
+    const char* variable;
+    const char* value;
+    const char* said;
+  } settings[] = {
+      {"LOCKSTEP_SIM_DEVICES", "0",
+       "lockstep: LOCKSTEP_SIM_DEVICES is '0'; it must be a number of devices from 1 to 1024"},
+      {"LOCKSTEP_SIM_DEVICES", "8x",
+       "lockstep: LOCKSTEP_SIM_DEVICES is '8x'; it must be a number of devices from 1 to 1024"},
+      {"LOCKSTEP_SIM_SEED", "-1",
+       "lockstep: LOCKSTEP_SIM_SEED is '-1'; it must be a number of 64 bits"},
+      {"LOCKSTEP_SIM_SEED", "18446744073709551616", "it must be a number of 64 bits"},
+      {"LOCKSTEP_SIM_MEMORY", "16Gi",
+       "lockstep: LOCKSTEP_SIM_MEMORY is '16Gi'; it must be a number of bytes"},
+      {"LOCKSTEP_SIM_TIMEOUT", "0",
+       "lockstep: LOCKSTEP_SIM_TIMEOUT is '0'; it must be a number of seconds from 1 on"},
+      {"LOCKSTEP_SIM_ABORT", "yes", "lockstep: LOCKSTEP_SIM_ABORT is 'yes'; it must be 0 or 1"},
+      {"LOCKSTEP_SIM_GUARD", "2", "lockstep: LOCKSTEP_SIM_GUARD is '2'; it must be 0 or 1"},
+      {"LOCKSTEP_SIM_REPORT", "/no/such/folder/report",
+       "lockstep: cannot write /no/such/folder/report"},
+  };
+  for (const auto& setting : settings) {
+    SCOPED_TRACE(std::string(setting.variable) + "=" + setting.value);
+    ::setenv(setting.variable, setting.value, 1);
+    const Ended ended = simulate("", "right-read-early");
+    ::unsetenv(setting.variable);
+    EXPECT_EQ(ended.status, 2);
+    EXPECT_NE(ended.said.find(setting.said), std::string::npos) << ended.said;
+  }
+}
+
+TEST(SimulatedRuntime, writes_its_findings_to_the_file_that_the_environment_names) {
+  const std::string file = testing::TempDir() + "lockstep-findings-" + std::to_string(::getpid());
+  ::setenv("LOCKSTEP_SIM_REPORT", file.c_str(), 1);
+  const Ended ended = simulate("", "destroyed-stream");
+  ::unsetenv("LOCKSTEP_SIM_REPORT");
+  EXPECT_EQ(ended.status, 86);
+  std::ifstream in(file);
+  std::string line;
+  std::getline(in, line);
+  EXPECT_EQ(line.rfind("{\"rule\": \"use-after-destroy\"", 0), 0u) << line;
+  std::remove(file.c_str());
 }
 
 TEST(SimulatedRuntime, ends_the_program_at_the_first_finding_if_it_should) {

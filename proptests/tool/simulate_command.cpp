@@ -98,8 +98,11 @@ int simulate_command(const SimulateArguments& arguments) {
 
   // The findings of all processes that the program starts come together in one file.
   const TemporaryDirectory directory;
-  const std::string report =
-      arguments.json ? fs::absolute(*arguments.json).string() : directory.file("findings");
+  const char* const named = std::getenv("LOCKSTEP_SIM_REPORT");
+  const bool is_named = named != nullptr && *named != '\0';
+  const std::string report = arguments.json ? fs::absolute(*arguments.json).string()
+                             : is_named     ? fs::absolute(named).string()
+                                            : directory.file("findings");
   write_file(report, "");
   ::setenv("LOCKSTEP_SIM_REPORT", report.c_str(), 1);
 

@@ -1,5 +1,6 @@
 #include "options.hpp"
 
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -33,6 +34,19 @@ bool flag(const char* name, bool otherwise) {
   return number(name, otherwise ? 1 : 0, 0, 1, "0 or 1") != 0;
 }
 
+// Found out now rather than at the first finding, which would then be lost.
+std::string file_to_write(const char* name) {
+  const char* path = std::getenv(name);
+  if (path == nullptr || *path == '\0') return {};
+  const int file = ::open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+  if (file < 0) {
+    const std::string rule = std::string("a file that can be written: ") + std::strerror(errno);
+    refuse_value(name, path, rule.c_str());
+  }
+  ::close(file);
+  return path;
+}
+
 }  // namespace
 
 Options read_options() {
@@ -47,7 +61,7 @@ Options read_options() {
   options.abort = flag("LOCKSTEP_SIM_ABORT", false);
   options.guard = flag("LOCKSTEP_SIM_GUARD", true);
   options.uninitialized = flag("LOCKSTEP_SIM_UNINITIALIZED", true);
-  if (const char* report = std::getenv("LOCKSTEP_SIM_REPORT")) options.report = report;
+  options.report = file_to_write("LOCKSTEP_SIM_REPORT");
   return options;
 }
 
