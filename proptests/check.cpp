@@ -43,7 +43,7 @@ class HangReporter final : public VerifyObserver {
     property_ = &property;
     index_ = index;
     case_ = &c;
-    watchdog_.arm();
+    watchdog_.arm(c);
   }
   void finished() override { watchdog_.disarm(); }
 
@@ -59,7 +59,7 @@ class HangReporter final : public VerifyObserver {
     }
     std::fprintf(stderr, "\nlockstep: backend %s did not finish case %llu of %s within %g s; %s\n",
                  backend_.c_str(), static_cast<unsigned long long>(index_), property_->name.c_str(),
-                 options_.timeout, where.c_str());
+                 allowance(*case_, options_.timeout), where.c_str());
     std::fflush(stderr);
   }
 

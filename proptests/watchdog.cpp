@@ -5,11 +5,24 @@
 
 namespace lockstep::kit {
 
+namespace {
+
+Watchdog::Clock::duration duration(double seconds) {
+  return std::chrono::duration_cast<Watchdog::Clock::duration>(
+      std::chrono::duration<double>(std::min(seconds, 1e9)));
+}
+
+}  // namespace
+
+double allowance(const Case& c, double timeout) {
+  constexpr std::int64_t calls_included = 10'000;
+  std::int64_t calls = 0;
+  for (const Step& step : c.steps) calls += step.repeat;
+  return timeout * static_cast<double>(1 + calls / calls_included);
+}
+
 Watchdog::Watchdog(double seconds, std::function<void()> report)
-    : limit_(std::chrono::duration_cast<Clock::duration>(
-          std::chrono::duration<double>(std::min(seconds, 1e9)))),
-      report_(std::move(report)),
-      thread_([this] { watch(); }) {}
+    : seconds_(seconds), report_(std::move(report)), thread_([this] { watch(); }) {}
 
 Watchdog::~Watchdog() {
   {
@@ -20,9 +33,9 @@ Watchdog::~Watchdog() {
   thread_.join();
 }
 
-void Watchdog::arm() {
+void Watchdog::arm(const Case& c) {
   std::lock_guard lock(mutex_);
-  deadline_ = Clock::now() + limit_;
+  deadline_ = Clock::now() + duration(allowance(c, seconds_));
 }
 
 void Watchdog::disarm() {
@@ -33,8 +46,8 @@ void Watchdog::disarm() {
 // Looks at the clock now and then rather than being woken for every case: there are thousands of
 // cases a second.
 void Watchdog::watch() {
-  const auto pause = std::min<Clock::duration>(limit_ / 10 + std::chrono::milliseconds(1),
-                                               std::chrono::milliseconds(500));
+  const auto pause = std::min<Clock::duration>(
+      duration(seconds_) / 10 + std::chrono::milliseconds(1), std::chrono::milliseconds(500));
   std::unique_lock lock(mutex_);
   while (!over_) {
     changed_.wait_for(lock, pause);

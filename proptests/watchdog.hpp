@@ -7,7 +7,13 @@
 #include <mutex>
 #include <thread>
 
+#include <lockstep/kit/case.hpp>
+
 namespace lockstep::kit {
+
+// How many seconds a case may take: `timeout`, and as much again for every 10,000 calls of it. A
+// long repetition is slow on a busy machine before it hangs.
+double allowance(const Case& c, double timeout);
 
 // A hanging backend cannot be interrupted, it sits in its own threads and in this one; so when time
 // is up the watchdog reports from a thread of its own and ends the process with status 3.
@@ -21,13 +27,13 @@ class Watchdog {
   Watchdog(double seconds, std::function<void()> report);
   ~Watchdog();
 
-  void arm();     // a case begins
-  void disarm();  // it is finished
+  void arm(const Case& c);  // the case begins
+  void disarm();            // it is finished
 
  private:
   void watch();
 
-  const Clock::duration limit_;
+  const double seconds_;
   const std::function<void()> report_;
   std::mutex mutex_;
   std::condition_variable changed_;

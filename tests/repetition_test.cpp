@@ -11,6 +11,7 @@
 #include "shrunk.hpp"
 #include "simulated_backend.hpp"
 #include "stand_in.hpp"
+#include "watchdog.hpp"
 
 namespace lockstep::kit {
 namespace {
@@ -32,6 +33,12 @@ TEST(Repetition, OutOfRangeIsRefused) {
   for (const std::string repeat : {"0", "-1", "1000001", "1.5", "null"}) {
     EXPECT_THROW((void)read_case(gather_of_two(repeat)), CaseFileError) << repeat;
   }
+}
+
+TEST(Repetition, MayTakeLongerBeforeItCountsAsHanging) {
+  EXPECT_EQ(allowance(read_case(gather_of_two("9999")), 60), 60);
+  EXPECT_EQ(allowance(read_case(gather_of_two("10000")), 60), 120);
+  EXPECT_EQ(allowance(read_case(gather_of_two("65537")), 0.5), 3.5);
 }
 
 TEST(Repetition, ExpectsOneOutcome) {

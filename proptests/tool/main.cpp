@@ -41,7 +41,7 @@ void describe_verify(CLI::App& app, VerifyArguments& arguments, std::function<in
       ->capture_default_str();
   verify->add_option("--sum-rule", arguments.sum_rule,
                      "exact, rank_order or unspecified, for backends that offer several");
-  verify->add_option("--timeout", arguments.timeout, "Seconds after which a case counts as hanging")
+  verify->add_option("--timeout", arguments.timeout, "Seconds after which a case counts as hanging; as many again for every 10,000 calls of it")
       ->capture_default_str();
   verify->callback([&] { command = [&] { return verify_command(arguments); }; });
 }
@@ -54,7 +54,7 @@ void describe_replay(CLI::App& app, ReplayArguments& arguments, std::function<in
                      "as it is");
   replay->add_option("--sum-rule", arguments.sum_rule,
                      "exact, rank_order or unspecified, for backends that offer several");
-  replay->add_option("--timeout", arguments.timeout, "Seconds after which a case counts as hanging")
+  replay->add_option("--timeout", arguments.timeout, "Seconds after which a case counts as hanging; as many again for every 10,000 calls of it")
       ->capture_default_str();
   replay->callback([&] { command = [&] { return replay_command(arguments); }; });
 }

@@ -114,7 +114,7 @@ int replay_command(const ReplayArguments& arguments) {
   const NamedCase* running = nullptr;
   kit::Watchdog watchdog(timeout, [&] {
     std::cerr << "lockstep: backend " << backend << " did not finish " << running->file
-              << " within " << arguments.timeout << " s" << std::endl;
+              << " within " << kit::allowance(running->content, timeout) << " s" << std::endl;
     deliver_status(backend_broke);
   });
   bool any = false;
@@ -125,7 +125,7 @@ int replay_command(const ReplayArguments& arguments) {
     }
     any = true;
     running = &replayed;
-    watchdog.arm();
+    watchdog.arm(replayed.content);
     all = replay(replayed, *session.backend) && all;
     watchdog.disarm();
   }

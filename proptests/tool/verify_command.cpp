@@ -52,7 +52,7 @@ class Overseer final : public kit::VerifyObserver {
     property_ = &property;
     index_ = index;
     case_ = &c;
-    watchdog_.arm();
+    watchdog_.arm(c);
   }
 
   void finished() override {
@@ -80,8 +80,8 @@ class Overseer final : public kit::VerifyObserver {
       where = std::string("; the case could not be written: ") + error.what();
     }
     std::cerr << "\nlockstep: backend " << session_.given << " did not finish case " << index_
-              << " of " << property_->name << " within " << arguments_.timeout << " s" << where
-              << std::endl;
+              << " of " << property_->name << " within " << kit::allowance(*case_, plan_.timeout)
+              << " s" << where << std::endl;
     try {
       deliver_status(backend_broke);
     } catch (const std::exception&) {
