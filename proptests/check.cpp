@@ -25,10 +25,11 @@ std::string read_whole_file(const std::string& path) {
   return text;
 }
 
+// In the options' directory.
 std::string file_name(const CheckOptions& options, const std::string& backend,
                       const std::string& property, std::uint64_t index) {
-  return options.directory + "/lockstep-" + backend + "-" + property + "-seed" +
-         std::to_string(options.verify.seed) + "-" + std::to_string(index) + ".json";
+  return "lockstep-" + backend + "-" + property + "-seed" + std::to_string(options.verify.seed) +
+         "-" + std::to_string(index) + ".json";
 }
 
 // Says what hangs and leaves the case behind, since nothing else will.
@@ -37,7 +38,7 @@ class HangReporter final : public VerifyObserver {
   HangReporter(const CheckOptions& options, std::string backend)
       : options_(options),
         backend_(std::move(backend)),
-        watchdog_(options.timeout, [this] { report(); }) {}
+        watchdog_(options.timeout, [this](const Watchdog::LastWords& words) { report(words); }) {}
 
   void starting(const PropertyReport& property, std::uint64_t index, const Case& c) override {
     property_ = &property;
@@ -48,18 +49,17 @@ class HangReporter final : public VerifyObserver {
   void finished() override { watchdog_.disarm(); }
 
  private:
-  void report() const {
+  void report(const Watchdog::LastWords& words) const {
     std::string where;
     try {
-      const std::string path = file_name(options_, backend_, property_->name, index_);
-      write_whole_file(path, write_case(*case_));
-      where = "the case is in " + path;
+      const std::string name = file_name(options_, backend_, property_->name, index_);
+      where = "the case is in " + write_whole_file_in(options_.directory, name, write_case(*case_));
     } catch (const std::exception& error) {
       where = error.what();
     }
-    std::fprintf(stderr, "\nlockstep: backend %s did not finish case %llu of %s within %g s; %s\n",
-                 backend_.c_str(), static_cast<unsigned long long>(index_), property_->name.c_str(),
-                 allowance(*case_, options_.timeout), where.c_str());
+    std::fprintf(stderr, "\nlockstep: backend %s %s case %llu of %s%s; %s\n", backend_.c_str(),
+                 words.before.c_str(), static_cast<unsigned long long>(index_),
+                 property_->name.c_str(), words.after.c_str(), where.c_str());
     std::fflush(stderr);
   }
 
@@ -111,9 +111,10 @@ CheckResult check(Backend& backend, const CheckOptions& options) {
   for (const PropertyReport& property : report.properties) {
     if (!property.counterexample) continue;
     const Counterexample& found = *property.counterexample;
-    const std::string path = file_name(options, info.name, property.name, found.index);
     const Case recorded = with_received(backend, found.shrunk);
-    write_whole_file(path, write_case(recorded));
+    const std::string path = write_whole_file_in(
+        options.directory, file_name(options, info.name, property.name, found.index),
+        write_case(recorded));
     result.files.push_back(path);
     result.report += "\nBroken: " + property.clause + "\n" + explain(found);
     result.report += "The case is in " + path + ".\n";

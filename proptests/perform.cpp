@@ -4,6 +4,7 @@
 // looks at the whole block after the call; it keeps every result, beside a copy made at once, and
 // compares the two when all is over.
 #include <algorithm>
+#include <atomic>
 #include <condition_variable>
 #include <exception>
 #include <list>
@@ -193,15 +194,15 @@ class Performance {
     const std::int64_t root = root_of(step, member);
     try {
       if (!case_.window) passed_.clear();
-      const Passed& passed = hold(
-          index, input.from_step ? Passed(value_of(static_cast<std::size_t>(*input.from_step)))
-                                 : Passed(input.tensor, input.layout));
+      const Passed& passed =
+          hold(index, input.from_step ? Passed(value_of(static_cast<std::size_t>(*input.from_step)))
+                                      : Passed(input.tensor, input.layout));
       const auto make = [&] {
         if (case_.window) return recorded_call(index, member, passed.tensor());
         Subject& subject = communicator(step.group);
         subject.lay_out_inputs(input.layout);
-        Returned returned = call(subject, step.operations[member], passed.tensor(), root,
-                                 input.send_counts);
+        Returned returned =
+            call(subject, step.operations[member], passed.tensor(), root, input.send_counts);
         subject.lay_out_inputs(MemoryLayout::dense);
         return returned;
       };
@@ -436,6 +437,29 @@ Transcript assemble(const Case& c, std::span<const RankTranscript> ranks) {
   return transcript;
 }
 
+namespace {
+
+// What a backend's launch() did that it must not. It is told in a rank's thread, where a backend
+// may well catch it, and again to whoever called.
+class Misuse {
+ public:
+  [[noreturn]] void tell(const std::string& what) {
+    std::lock_guard lock(mutex_);
+    what_ = what;
+    throw BackendBroken(what);
+  }
+  void require_none() {
+    std::lock_guard lock(mutex_);
+    if (!what_.empty()) throw BackendBroken(what_);
+  }
+
+ private:
+  std::mutex mutex_;
+  std::string what_;
+};
+
+}  // namespace
+
 Transcript ThreadBackend::run(const Case& c) {
   const int most = info().most_ranks;
   if (c.world > most) {
@@ -443,9 +467,18 @@ Transcript ThreadBackend::run(const Case& c) {
                         std::to_string(most) + " are the most");
   }
   std::vector<RankTranscript> ranks(static_cast<std::size_t>(c.world));
+  Misuse misuse;
   try {
     Stalls stalls(c);
+    std::vector<std::atomic<bool>> entered(ranks.size());
     launch(c.world, [&](int rank, Subject& world) {
+      if (rank < 0 || rank >= c.world) {
+        misuse.tell("it ran rank " + std::to_string(rank) + " in a world of " +
+                    std::to_string(c.world));
+      }
+      if (entered[static_cast<std::size_t>(rank)].exchange(true)) {
+        misuse.tell("it ran rank " + std::to_string(rank) + " twice");
+      }
       RankTranscript& transcript = ranks[static_cast<std::size_t>(rank)];
       try {
         perform(c, rank, world, transcript, [&] { stalls.wait(); });
@@ -462,6 +495,7 @@ Transcript ThreadBackend::run(const Case& c) {
   } catch (const std::exception& error) {
     throw BackendBroken(error.what());
   }
+  misuse.require_none();
   return assemble(c, ranks);
 }
 

@@ -169,10 +169,8 @@ struct Recording::State {
     current.recorded = RecordedBackend{options.backend, options.sum_rule};
     if (options.sum_rule == SumRule::rank_order) current.sum_rule = SumRule::rank_order;
     if (!options.directory.empty()) {
-      const std::string path =
-          options.directory + "/" + options.name + "-" + std::to_string(files.size()) + ".json";
-      write_whole_file(path, write_case(current));
-      files.push_back(path);
+      const std::string name = options.name + "-" + std::to_string(files.size()) + ".json";
+      files.push_back(write_whole_file_in(options.directory, name, write_case(current)));
     }
     cases.push_back(std::exchange(current, Case()));
     current_bytes = 0;

@@ -1,11 +1,20 @@
 #include "watchdog.hpp"
 
+#include <unistd.h>
+
 #include <algorithm>
+#include <csignal>
+#include <cstdio>
 #include <cstdlib>
+#include <cstring>
 
 namespace lockstep::kit {
 
 namespace {
+
+constexpr int crashes[] = {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT};
+
+std::atomic<Watchdog*> current{nullptr};
 
 Watchdog::Clock::duration duration(double seconds) {
   return std::chrono::duration_cast<Watchdog::Clock::duration>(
@@ -21,10 +30,29 @@ double allowance(const Case& c, double timeout) {
   return timeout * static_cast<double>(1 + calls / calls_included);
 }
 
-Watchdog::Watchdog(double seconds, std::function<void()> report)
-    : seconds_(seconds), report_(std::move(report)), thread_([this] { watch(); }) {}
+Watchdog::Watchdog(double seconds, std::function<void(const LastWords&)> report)
+    : seconds_(seconds), report_(std::move(report)), thread_([this] { watch(); }) {
+  current = this;
+  static const bool once = std::atexit(at_exit) == 0;
+  (void)once;
+  // Sanitizers and simulated devices have handlers of their own, which know more.
+  for (const int signal : crashes) {
+    struct sigaction there = {};
+    if (::sigaction(signal, nullptr, &there) != 0 || there.sa_handler != SIG_DFL) continue;
+    struct sigaction ours = {};
+    ours.sa_handler = at_crash;
+    ::sigaction(signal, &ours, nullptr);
+  }
+}
 
 Watchdog::~Watchdog() {
+  current = nullptr;
+  for (const int signal : crashes) {
+    struct sigaction there = {};
+    if (::sigaction(signal, nullptr, &there) == 0 && there.sa_handler == at_crash) {
+      ::signal(signal, SIG_DFL);
+    }
+  }
   {
     std::lock_guard lock(mutex_);
     over_ = true;
@@ -35,12 +63,41 @@ Watchdog::~Watchdog() {
 
 void Watchdog::arm(const Case& c) {
   std::lock_guard lock(mutex_);
-  deadline_ = Clock::now() + duration(allowance(c, seconds_));
+  allowed_ = allowance(c, seconds_);
+  deadline_ = Clock::now() + duration(allowed_);
+  armed_ = true;
 }
 
 void Watchdog::disarm() {
   std::lock_guard lock(mutex_);
   deadline_ = Clock::time_point::max();
+  armed_ = false;
+}
+
+void Watchdog::report_and_end(const LastWords& words) {
+  report_(words);
+  std::_Exit(exit_status);
+}
+
+void Watchdog::at_exit() {
+  Watchdog* const watchdog = current;
+  if (watchdog != nullptr && watchdog->armed_) {
+    watchdog->report_and_end({"ended the process in", ""});
+  }
+}
+
+// More than a signal handler may do, but there is nothing to lose. Should it get stuck or crash as
+// well, the process ends all the same.
+void Watchdog::at_crash(int signal) {
+  ::signal(signal, SIG_DFL);
+  Watchdog* const watchdog = current;
+  if (watchdog != nullptr && watchdog->armed_.exchange(false)) {
+    ::signal(SIGALRM, SIG_DFL);
+    ::alarm(10);
+    const char* const what = ::strsignal(signal);
+    watchdog->report_and_end({std::string("crashed (") + what + ") in", ""});
+  }
+  ::raise(signal);
 }
 
 // Looks at the clock now and then rather than being woken for every case: there are thousands of
@@ -52,8 +109,9 @@ void Watchdog::watch() {
   while (!over_) {
     changed_.wait_for(lock, pause);
     if (over_ || Clock::now() < deadline_) continue;
-    report_();
-    std::_Exit(exit_status);
+    char limit[32];
+    std::snprintf(limit, sizeof limit, " within %g s", allowed_);
+    report_and_end({"did not finish", limit});
   }
 }
 

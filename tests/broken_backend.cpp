@@ -3,7 +3,10 @@
 //
 //   own_part    reduce_scatter_sum leaves the rank's own addend out of its rows
 //   hang        a call of all_gather_int never returns
-//   dies        the process ends in the first call
+//   dies        no world can be started
+//   exits       all_reduce_sum ends the process as if all were well
+//   crashes     all_reduce_sum aborts it
+//   rank        the last rank is counted from 1
 #include <chrono>
 #include <cstdlib>
 #include <string>
@@ -49,7 +52,12 @@ class FaultyCommunicator {
     std::fill(own.begin(), own.end(), std::byte{0});
     return right_.reduce_scatter_sum(without);
   }
-  FloatTensor all_reduce_sum(const FloatTensor& x) const { return right_.all_reduce_sum(x); }
+  FloatTensor all_reduce_sum(const FloatTensor& x) const {
+    // By one rank only: exit() is not to be called twice at a time.
+    if (fault() == "exits" && rank() == 0) std::exit(0);
+    if (fault() == "crashes" && rank() == 0) std::abort();
+    return right_.all_reduce_sum(x);
+  }
   FloatTensor broadcast_float(const FloatTensor& x, std::int64_t root) const {
     return right_.broadcast_float(x, root);
   }
@@ -84,7 +92,8 @@ class BrokenBackend final : public lockstep::kit::ThreadBackend {
   void launch(int ranks, const RankBody& body) override {
     if (fault() == "dies") throw lockstep::kit::BackendBroken("rank 1 died of a test");
     lockstep::sim::World(ranks).run([&](lockstep::sim::Communicator right) {
-      const int rank = right.rank();
+      int rank = right.rank();
+      if (fault() == "rank" && rank == ranks - 1) rank = ranks;
       lockstep::kit::SubjectOf<FaultyCommunicator> subject{FaultyCommunicator(std::move(right))};
       body(rank, subject);
     });

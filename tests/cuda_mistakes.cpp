@@ -5,9 +5,11 @@
 
 #include <cuda_runtime_api.h>
 
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <thread>
 #include <vector>
 
 namespace {
@@ -235,6 +237,20 @@ void calling_host_function() {
   expect(seen == 7, "that the host function ran");
 }
 
+void waiting_host_function() {
+  static std::atomic<bool> go;
+  go = right;
+  cudaStream_t stream = new_stream();
+  MUST(cudaLaunchHostFunc(
+      stream,
+      [](void*) {
+        while (!go) std::this_thread::yield();
+      },
+      nullptr));
+  MUST(cudaStreamSynchronize(stream));
+  go = true;
+}
+
 void kernel() {
   cudaStream_t stream = new_stream();
   if (right) return;
@@ -262,6 +278,7 @@ constexpr Program programs[] = {
     {"wrong-free", wrong_free},
     {"destroyed-stream", destroyed_stream},
     {"calling-host-function", calling_host_function},
+    {"waiting-host-function", waiting_host_function},
     {"kernel", kernel},
 };
 

@@ -145,6 +145,16 @@ TEST(SimulatedRuntime, writes_its_findings_to_the_file_that_the_environment_name
   std::remove(file.c_str());
 }
 
+TEST(SimulatedRuntime, ends_a_program_whose_host_function_waits_for_whoever_waits_for_it) {
+  const Ended ended = simulate("--timeout 1", "waiting-host-function");
+  EXPECT_EQ(ended.status, 86);
+  EXPECT_NE(ended.said.find("== lockstep: never-completes ="), std::string::npos) << ended.said;
+  EXPECT_NE(ended.said.find("cudaLaunchHostFunc, stream 1 of device 0"), std::string::npos)
+      << ended.said;
+  EXPECT_NE(ended.said.find("is in cudaStreamSynchronize and waits for"), std::string::npos)
+      << ended.said;
+}
+
 TEST(SimulatedRuntime, ends_the_program_at_the_first_finding_if_it_should) {
   const Ended ended = simulate("--abort", "destroyed-stream");
   EXPECT_EQ(ended.status, 86);

@@ -110,7 +110,8 @@ TEST_F(Tool, RefusesOtherNonsenseOnTheCommandLine) {
   refused("lockstep verify --json no/such/place.json", "no/such is not a directory");
   refused("lockstep verify --frobnicate", "--frobnicate");
   refused("lockstep", "a command is needed: verify, replay, oracle, mutants, bench, backends");
-  refused("lockstep fly", "there is no command 'fly': verify, replay, oracle, mutants, bench, backends");
+  refused("lockstep fly",
+          "there is no command 'fly': verify, replay, oracle, mutants, bench, backends");
   refused("lockstep replay", "CASE is required");
   refused("lockstep replay absent.json", "cannot read absent.json: No such file or directory");
   refused("lockstep replay .", "cannot read .: it is a directory");
@@ -306,6 +307,61 @@ TEST_F(Tool, EndsABackendThatHangs) {
   EXPECT_EQ(shell("lockstep replay lockstep-all_gather_int-seed3-0.json").status, 0);
 }
 
+TEST_F(Tool, SavesTheCaseInWhichABackendEndsTheProcessOrCrashes) {
+  const std::pair<std::string, std::string> faults[] = {{"exits", "ended the process in"},
+                                                        {"crashes", "crashed (Aborted) in"}};
+  for (const auto& [fault, said] : faults) {
+    SCOPED_TRACE(fault);
+    const Ended ended = shell("export LOCKSTEP_FAULT=" + fault +
+                              "; lockstep verify --backend \"$broken\" --property all_reduce_sum "
+                              "--ranks 2 --seed 3 --out " +
+                              fault);
+    EXPECT_EQ(ended.status, 3);
+    EXPECT_NE(ended.err.find(said + " case 0 of all_reduce_sum;"), std::string::npos) << ended.err;
+    const std::string file = fault + "/lockstep-all_reduce_sum-seed3-0.json";
+    EXPECT_EQ(shell("lockstep replay " + file).status, 0);
+    const Ended again =
+        shell("export LOCKSTEP_FAULT=" + fault + "; lockstep replay --backend \"$broken\" " + file);
+    EXPECT_EQ(again.status, 3);
+    EXPECT_NE(again.err.find(said + " " + file), std::string::npos) << again.err;
+  }
+}
+
+TEST_F(Tool, RefusesRanksThatABackendMadeUp) {
+  const Ended ended =
+      shell("export LOCKSTEP_FAULT=rank; lockstep verify --backend \"$broken\" --ranks 2..4");
+  EXPECT_EQ(ended.status, 3);
+  EXPECT_NE(ended.err.find("the backend broke: it ran rank "), std::string::npos) << ended.err;
+}
+
+TEST_F(Tool, DoesNotCheckAnotherSumRuleThanItWasAskedFor) {
+  const Ended ended = shell("lockstep verify --backend \"$broken\" --sum-rule rank_order");
+  EXPECT_EQ(ended.status, 2);
+  EXPECT_NE(ended.err.find("its sums are exact, not rank_order as --sum-rule asks"),
+            std::string::npos)
+      << ended.err;
+}
+
+TEST_F(Tool, WritesThroughPipesAndLinksAndReplacesNeither) {
+  const std::string verify = "lockstep verify --backend sim --cases 3 --seed 1 --json ";
+  EXPECT_EQ(shell("mkfifo pipe; cat pipe > read & " + verify + "pipe; wait; test -p pipe").status,
+            0);
+  EXPECT_NE(content_of(directory_ / "read").find("\"verdict\": \"holds\""), std::string::npos);
+  EXPECT_EQ(shell("touch there; ln -s there link; " + verify + "link; test -L link").status, 0);
+  EXPECT_NE(content_of(directory_ / "there").find("\"verdict\": \"holds\""), std::string::npos);
+}
+
+TEST_F(Tool, SaysThatItsOutputWasLost) {
+  write("gather.json", gather_case);
+  if (!fs::is_character_file("/dev/full")) GTEST_SKIP() << "there is no /dev/full";
+  for (const std::string command :
+       {"verify --backend sim --cases 3", "oracle gather.json", "replay gather.json", "backends"}) {
+    const Ended ended = shell("lockstep " + command + " > /dev/full");
+    EXPECT_EQ(ended.status, 2) << command;
+    EXPECT_NE(ended.err.find("the output was lost"), std::string::npos) << ended.err;
+  }
+}
+
 TEST_F(Tool, TellsABackendThatBrokeFromOneThatIsWrong) {
   const Ended ended = shell("export LOCKSTEP_FAULT=dies; lockstep verify --backend \"$broken\"");
   EXPECT_EQ(ended.status, 3);
@@ -328,7 +384,7 @@ TEST_F(Tool, ReplaysCasesOnTheSimulator) {
   write("gather.json", gather_case);
   const Ended ended = shell("lockstep replay gather.json gather.json");
   EXPECT_EQ(ended.status, 0);
-  EXPECT_EQ(ended.out, "gather.json: holds\ngather.json: holds\n");
+  EXPECT_EQ(ended.out, "gather.json: holds on sim\ngather.json: holds on sim\n");
 }
 
 TEST_F(Tool, DisagreesWithAFileThatExpectsSomethingElse) {
@@ -349,7 +405,8 @@ TEST_F(Tool, JudgesWhatWasRecordedWithoutRunningAnything) {
       "inputs": [{"dtype": "i32", "shape": [1], "values": [7]},
                  {"dtype": "i32", "shape": [1], "values": [-8]}],
       "received": [{"dtype": "i32", "shape": [2], "values": [7, -8]},
-                   {"dtype": "i32", "shape": [2], "values": [7, )" + second + "]}]}]}");
+                   {"dtype": "i32", "shape": [2], "values": [7, )" +
+                    second + "]}]}]}");
   };
   recorded("right.json", "-8");
   recorded("wrong.json", "8");
@@ -360,7 +417,7 @@ TEST_F(Tool, JudgesWhatWasRecordedWithoutRunningAnything) {
                            "step 0, all_gather_int, rank 1: element 1"),
             std::string::npos)
       << ended.out;
-  EXPECT_EQ(shell("lockstep replay --backend sim wrong.json").out, "wrong.json: holds\n");
+  EXPECT_EQ(shell("lockstep replay --backend sim wrong.json").out, "wrong.json: holds on sim\n");
 }
 
 TEST_F(Tool, RefusesAFileWithATrailingComma) {

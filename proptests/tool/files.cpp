@@ -1,13 +1,14 @@
 #include "files.hpp"
 
-#include <unistd.h>
-
 #include <cerrno>
 #include <cstring>
 #include <fstream>
 #include <iterator>
 
+#include <lockstep/error.hpp>
+
 #include "exit_status.hpp"
+#include "whole_file.hpp"
 
 namespace lockstep::tool {
 namespace {
@@ -35,24 +36,10 @@ std::string read_file(const std::filesystem::path& path) {
 }
 
 void write_file(const std::filesystem::path& path, const std::string& text) {
-  std::filesystem::path beside = path;
-  beside += ".part-" + std::to_string(::getpid());
-  errno = 0;
-  std::ofstream out(beside, std::ios::binary);
-  out << text;
-  out.close();
-  if (!out) {
-    const std::string reason = last_error();
-    std::error_code ignored;
-    std::filesystem::remove(beside, ignored);
-    fail("write", path, reason);
-  }
-  std::error_code error;
-  std::filesystem::rename(beside, path, error);
-  if (error) {
-    std::error_code ignored;
-    std::filesystem::remove(beside, ignored);
-    fail("write", path, error.message());
+  try {
+    kit::write_whole_file(path.string(), text);
+  } catch (const Error& error) {
+    throw Failure(bad_usage, error.what());
   }
 }
 

@@ -1,5 +1,7 @@
 // lockstep: verify | replay | oracle | mutants | bench | backends | simulate
 
+#include <cerrno>
+#include <cstring>
 #include <functional>
 #include <iostream>
 #include <new>
@@ -41,7 +43,10 @@ void describe_verify(CLI::App& app, VerifyArguments& arguments, std::function<in
       ->capture_default_str();
   verify->add_option("--sum-rule", arguments.sum_rule,
                      "exact, rank_order or unspecified, for backends that offer several");
-  verify->add_option("--timeout", arguments.timeout, "Seconds after which a case counts as hanging; as many again for every 10,000 calls of it")
+  verify
+      ->add_option("--timeout", arguments.timeout,
+                   "Seconds after which a case counts as hanging; as many again for every 10,000 "
+                   "calls of it")
       ->capture_default_str();
   verify->callback([&] { command = [&] { return verify_command(arguments); }; });
 }
@@ -54,7 +59,10 @@ void describe_replay(CLI::App& app, ReplayArguments& arguments, std::function<in
                      "as it is");
   replay->add_option("--sum-rule", arguments.sum_rule,
                      "exact, rank_order or unspecified, for backends that offer several");
-  replay->add_option("--timeout", arguments.timeout, "Seconds after which a case counts as hanging; as many again for every 10,000 calls of it")
+  replay
+      ->add_option("--timeout", arguments.timeout,
+                   "Seconds after which a case counts as hanging; as many again for every 10,000 "
+                   "calls of it")
       ->capture_default_str();
   replay->callback([&] { command = [&] { return replay_command(arguments); }; });
 }
@@ -177,7 +185,11 @@ int run_and_report(int argc, char** argv) {
     return status;
   };
   try {
-    return run(argc, argv);
+    const int status = run(argc, argv);
+    errno = 0;
+    if (std::cout.flush()) return status;
+    const std::string reason = errno == 0 ? "" : std::string(": ") + std::strerror(errno);
+    return say("the output was lost, standard output cannot be written" + reason, bad_usage);
   } catch (const Failure& failure) {
     return say(failure.what(), failure.status());
   } catch (const kit::BackendBroken& error) {

@@ -70,7 +70,9 @@ bool replay(const NamedCase& replayed, kit::Backend& backend) {
               << wrong->explanation << std::endl;
     holds = false;
   }
-  if (holds) std::cout << replayed.file << ": holds" << std::endl;
+  if (holds) {
+    std::cout << replayed.file << ": holds on " << backend.info().name << std::endl;
+  }
   return holds;
 }
 
@@ -112,9 +114,9 @@ int replay_command(const ReplayArguments& arguments) {
   require_ranks(session, most_ranks);
   const kit::BackendInfo info = session.info();
   const NamedCase* running = nullptr;
-  kit::Watchdog watchdog(timeout, [&] {
-    std::cerr << "lockstep: backend " << backend << " did not finish " << running->file
-              << " within " << kit::allowance(running->content, timeout) << " s" << std::endl;
+  kit::Watchdog watchdog(timeout, [&](const kit::Watchdog::LastWords& words) {
+    std::cerr << "lockstep: backend " << backend << " " << words.before << " " << running->file
+              << words.after << std::endl;
     deliver_status(backend_broke);
   });
   bool any = false;
@@ -126,7 +128,11 @@ int replay_command(const ReplayArguments& arguments) {
     any = true;
     running = &replayed;
     watchdog.arm(replayed.content);
-    all = replay(replayed, *session.backend) && all;
+    try {
+      all = replay(replayed, *session.backend) && all;
+    } catch (const InvalidArgument& error) {
+      throw Failure(bad_usage, replayed.file + ": " + error.what());
+    }
     watchdog.disarm();
   }
   if (!any) throw Failure(cannot_run_here, "backend " + info.name + " can run none of the cases");

@@ -37,6 +37,11 @@ Session open_session(const std::string& given, const std::optional<std::string>&
   } catch (const InvalidArgument& error) {
     throw Failure(bad_usage, "backend " + given + ": " + error.what());
   }
+  if (options.sum_rule && session.info().sum_rule != *options.sum_rule) {
+    throw Failure(bad_usage, "backend " + given + ": its sums are " +
+                                 std::string(name(session.info().sum_rule)) + ", not " + *sum_rule +
+                                 " as --sum-rule asks");
+  }
   return session;
 }
 

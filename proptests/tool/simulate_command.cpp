@@ -32,9 +32,10 @@ fs::path simulated_library(const char* folder, const char* name) {
   if (fs::exists(built, error)) return built;
   const fs::path installed = fs::path(LOCKSTEP_SIMULATED_DIRECTORY) / name;
   if (fs::exists(installed, error)) return installed;
-  throw Failure(cannot_run_here, std::string("there is no ") + name +
-                                     " of simulated devices: this build has none (it needs the "
-                                     "headers of the CUDA toolkit 13 and of NCCL)");
+  throw Failure(cannot_run_here,
+                std::string("there is no ") + name + " of simulated devices, neither " +
+                    built.string() + " nor " + installed.string() +
+                    "; a build without the headers of the CUDA toolkit 13 and of NCCL has none");
 }
 
 void put_in_front(const char* variable, const std::string& value, char separator) {

@@ -45,7 +45,8 @@ class Overseer final : public kit::VerifyObserver {
         session_(session),
         plan_(plan),
         progress_(session.given, plan.cases),
-        watchdog_(plan.timeout, [this] { report_hang(); }) {}
+        watchdog_(plan.timeout,
+                  [this](const kit::Watchdog::LastWords& words) { report_end(words); }) {}
 
   void starting(const kit::PropertyReport& property, std::uint64_t index,
                 const kit::Case& c) override {
@@ -68,8 +69,8 @@ class Overseer final : public kit::VerifyObserver {
   void clear() { progress_.clear(); }
 
  private:
-  // Runs in the watchdog's thread while the case is still being run, so it is there to be read.
-  void report_hang() {
+  // Runs while the case is still being run, so it is there to be read.
+  void report_end(const kit::Watchdog::LastWords& words) {
     const std::string path = case_path(arguments_, property_->name, plan_.seed, index_);
     std::string where;
     try {
@@ -79,9 +80,8 @@ class Overseer final : public kit::VerifyObserver {
     } catch (const std::exception& error) {
       where = std::string("; the case could not be written: ") + error.what();
     }
-    std::cerr << "\nlockstep: backend " << session_.given << " did not finish case " << index_
-              << " of " << property_->name << " within " << kit::allowance(*case_, plan_.timeout)
-              << " s" << where << std::endl;
+    std::cerr << "\nlockstep: backend " << session_.given << " " << words.before << " case "
+              << index_ << " of " << property_->name << words.after << where << std::endl;
     try {
       deliver_status(backend_broke);
     } catch (const std::exception&) {

@@ -119,10 +119,12 @@ void report(const Finding& finding) {
     std::ofstream out(settings().report, std::ios::app);
     out << json(finding);
   }
-  if (settings().abort) {
-    std::fflush(nullptr);
-    ::_exit(findings_status);
-  }
+  if (settings().abort) end_with_findings();
+}
+
+void end_with_findings() {
+  std::fflush(nullptr);
+  ::_exit(findings_status);
 }
 
 int findings() {

@@ -42,6 +42,8 @@ int take_findings();
 void at_the_very_end(void (*look)());
 
 inline constexpr int findings_status = 86;
+// Ends the process with that status, on the spot.
+[[noreturn]] void end_with_findings();
 
 // One line on standard error for a function that is not covered: its name, and that it did nothing.
 void refuse(const char* function, const char* reason);

@@ -129,6 +129,9 @@ struct Engine::State {
   // --- waiting.cpp
   // After a while without progress: whether nothing can come any more, and what follows from that.
   void settle_if_stuck(Lock& lock, std::uint64_t seen);
+  void end_in_host_function(std::chrono::seconds quiet);
+  // "thread 77 is in cudaStreamSynchronize and waits for ..."
+  std::string describe(const Waiter& waiter) const;
   void start_threads();
   void help();
   void serve_host_functions();

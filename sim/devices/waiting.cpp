@@ -65,10 +65,45 @@ void blocked_before(const NodeRef& node, std::vector<NodeRef>& found,
 
 }  // namespace
 
+std::string Engine::State::describe(const Waiter& waiter) const {
+  std::string line = "thread " + std::to_string(waiter.thread) + " is in " + waiter.call.function;
+  if (!waiter.call.rank.empty()) line += " of " + waiter.call.rank;
+  return line + " and waits for " + (waiter.node ? text(*waiter.node) : (*waiter.awaited)());
+}
+
+// A host function may take its time, but not for ever. It cannot be given up: it is in the middle
+// of the program's own code.
+void Engine::State::end_in_host_function(std::chrono::seconds quiet) {
+  for (const Device& device : devices) {
+    for (const StreamRef& stream : device.streams) {
+      if (stream->pending.empty()) continue;
+      const NodeRef& front = stream->pending.front();
+      if (front->state != Node::State::running || !front->work || !front->work->tells_host())
+        continue;
+      std::vector<std::string> details;
+      for (const Waiter* waiter : waiters) details.push_back(describe(*waiter));
+      find_fault(
+          "never-completes", front->call, stream.get(), stream->device,
+          "the function has not returned for " + std::to_string(quiet.count()) +
+              " seconds (LOCKSTEP_SIM_TIMEOUT), and others wait for it. The program ends here.",
+          std::move(details),
+          "A host function must not wait for a thread that waits for its stream. On real "
+          "devices this hangs.");
+      end_with_findings();
+    }
+  }
+}
+
 void Engine::State::settle_if_stuck(Lock& lock, std::uint64_t seen) {
-  // One of those who wait is enough; and a host function may take its time.
-  if (generation != seen || waiters.front()->thread != thread_id() || running > 0) return;
+  // One of those who wait is enough.
+  if (generation != seen || waiters.front()->thread != thread_id()) return;
   const auto quiet = std::chrono::steady_clock::now() - last_progress;
+  if (running > 0) {
+    if (quiet >= options.timeout) {
+      end_in_host_function(std::chrono::duration_cast<std::chrono::seconds>(quiet));
+    }
+    return;
+  }
   std::vector<int> waiting;
   bool others = false;
   for (const Waiter* waiter : waiters) {
@@ -104,14 +139,7 @@ void Engine::State::settle_if_stuck(Lock& lock, std::uint64_t seen) {
                      ? "every thread of the process waits, and nothing can come any more."
                      : "nothing has happened for " + std::to_string(seconds) +
                            " seconds (LOCKSTEP_SIM_TIMEOUT).";
-  for (const Waiter* waiter : waiters) {
-    std::string line =
-        "thread " + std::to_string(waiter->thread) + " is in " + waiter->call.function;
-    if (!waiter->call.rank.empty()) line += " of " + waiter->call.rank;
-    line += " and waits for ";
-    line += waiter->node ? text(*waiter->node) : (*waiter->awaited)();
-    finding.details.push_back(std::move(line));
-  }
+  for (const Waiter* waiter : waiters) finding.details.push_back(describe(*waiter));
   for (const NodeRef& node : blocked) {
     std::string awaited = node->work ? node->work->awaited() : "";
     finding.details.push_back(text(*node) + " waits for " +
