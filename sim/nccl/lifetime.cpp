@@ -25,9 +25,10 @@ ncclResult_t tell(ncclComm* comm, const char* function, int* result, int ncclCom
     return complain(comm, function, ncclInvalidArgument, "null-pointer",
                     "there is no place for the result", "Pass the address of an int.");
   }
-  if (comm->life == Life::joining && !comm->failure) {
+  if ((comm->life == Life::joining || comm->in_progress) && !comm->failure) {
     return complain(comm, function, ncclInvalidArgument, "communicator-in-progress",
-                    "the communicator is still joining the others",
+                    comm->life == Life::joining ? "the communicator is still joining the others"
+                                                : "its last call is still in progress",
                     "Call ncclCommGetAsyncError until it stores ncclSuccess, then go on.");
   }
   *result = comm->*what;
