@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <thread>
 
-#include "../pause.hpp"
+#include "../brief_mutex.hpp"
 #include "fault.hpp"
 #include "state.hpp"
 #include "text.hpp"
@@ -54,15 +54,10 @@ Engine::State::State()
   choose_poison(options.seed);
   watch_faults();
   at_the_very_end([] {
-    Engine& engine = Engine::instance();
-    // The helper holds it now and then for a moment. A thread that was in the engine when the
+    State& state = *Engine::instance().state_;
+    // The helper holds the lock now and then for a moment. A thread that was in the engine when the
     // process began to end may hold it for ever: then nothing can be said.
-    Lock held(engine.state_->mutex, std::try_to_lock);
-    for (int tries = 0; !held.owns_lock() && tries < 2000; ++tries) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));
-      held.try_lock();
-    }
-    if (held.owns_lock()) engine.state_->look_at_the_end();
+    if (const std::optional<Lock> held = state.lock_in_time()) state.look_at_the_end();
   });
   for (int device = 0; device < options.devices; ++device) {
     devices[static_cast<std::size_t>(device)].legacy = make_stream(Stream::Kind::legacy, device, 0);
@@ -74,6 +69,15 @@ Engine::State::State()
     eagerness = choices[std::uniform_int_distribution<int>(0, 3)(random)];
     refusals = std::uniform_int_distribution<int>(0, 4)(random);
   }
+}
+
+std::optional<Lock> Engine::State::lock_in_time() {
+  for (int tries = 0; tries < 2000; ++tries) {
+    Lock held(mutex, std::try_to_lock);
+    if (held.owns_lock()) return held;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  return std::nullopt;
 }
 
 Engine::Engine() : state_(std::make_unique<State>()) {}
@@ -90,15 +94,9 @@ const Options& Engine::options() const {
 Lock Engine::lock() {
   // Whoever sleeps here while the mutex is taken is not stuck; see settle_if_stuck().
   state_->entering.fetch_add(1);
-  // It is held for microseconds, which is less than it takes to fall asleep.
-  Lock held(state_->mutex, std::try_to_lock);
-  for (int look = 0; look < 200 && !held.owns_lock(); ++look) {
-    sim::pause();
-    held.try_lock();
-  }
-  if (!held.owns_lock()) held.lock();
+  sim::lock_brief(state_->mutex);
   state_->entering.fetch_sub(1);
-  return held;
+  return Lock(state_->mutex, std::adopt_lock);
 }
 
 int Engine::device_count() const {

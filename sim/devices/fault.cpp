@@ -3,9 +3,6 @@
 #include <signal.h>
 #include <ucontext.h>
 
-#include <chrono>
-#include <thread>
-
 #include "state.hpp"
 #include "text.hpp"
 
@@ -22,17 +19,6 @@ bool was_write([[maybe_unused]] void* context) {
 #else
   return false;
 #endif
-}
-
-// The fault happened in the program's code, never in the engine's, so that the lock will come free.
-// If it does not, the fault is left to the others.
-std::optional<Lock> take_lock(std::mutex& mutex) {
-  for (int tries = 0; tries < 1000; ++tries) {
-    Lock lock(mutex, std::try_to_lock);
-    if (lock.owns_lock()) return lock;
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  }
-  return std::nullopt;
 }
 
 void pass_on(int signal, siginfo_t* info, void* context) {
@@ -66,7 +52,9 @@ void watch_faults() {
 
 bool Engine::explain_fault(std::uintptr_t address, bool write) {
   State& state = *state_;
-  const std::optional<Lock> held = take_lock(state.mutex);
+  // The fault happened in the program's code, never in the engine's, so that the lock will come
+  // free. If it does not, the fault is left to the others.
+  const std::optional<Lock> held = state.lock_in_time();
   if (!held) return false;
   const Call host{"the program, on the host", {}};
   const std::string what =

@@ -8,6 +8,7 @@
 #include <deque>
 #include <functional>
 #include <mutex>
+#include <optional>
 #include <random>
 #include <string>
 #include <unordered_map>
@@ -43,6 +44,9 @@ struct Engine::State {
 
   Options options;
   std::mutex mutex;
+  // The lock, or nothing when it does not come free within two seconds: for moments at which its
+  // holder may be gone.
+  std::optional<Lock> lock_in_time();
   std::atomic<int> entering{0};     // threads that are about to hold it
   std::condition_variable changed;  // `generation` moved on
   std::uint64_t generation = 0;
