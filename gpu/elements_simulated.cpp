@@ -1,6 +1,6 @@
 // elements.hpp on simulated devices, which run no kernels: the same loops, compiled for oneTBB, as
 // work on the stream in the place of one.
-#if defined(__SANITIZE_THREAD__)
+#if defined(LOCKSTEP_THREAD_SANITIZER)
 #define THRUST_DEVICE_SYSTEM THRUST_DEVICE_SYSTEM_CPP  // oneTBB is not built for it
 #else
 #define THRUST_DEVICE_SYSTEM THRUST_DEVICE_SYSTEM_TBB

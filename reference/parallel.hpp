@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <span>
 
-#if defined(__SANITIZE_THREAD__)
+#if defined(LOCKSTEP_THREAD_SANITIZER)
 #include <atomic>
 #include <thread>
 #else
@@ -30,7 +30,7 @@ void for_parts(std::int64_t count, std::int64_t bytes_per_item, std::int64_t par
   if (count == 0) return;
   if (count < smallest_parallel_bytes / bytes_per_item) return work(std::int64_t{0}, count);
   const std::int64_t grain = part_bytes / bytes_per_item > 0 ? part_bytes / bytes_per_item : 1;
-#if defined(__SANITIZE_THREAD__)
+#if defined(LOCKSTEP_THREAD_SANITIZER)
   // oneTBB as systems package it is not built for ThreadSanitizer, which then takes its every
   // handover for a race. Plain threads let it check what matters here: the work.
   std::atomic<std::int64_t> next{0};

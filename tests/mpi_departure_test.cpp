@@ -215,7 +215,7 @@ TEST(MpiDeparture, SlowerThanUsualButWithinTheLimitIsNoError) {
 }
 
 TEST(MpiDeparture, ARankThatRunsOutOfMemoryInACallTellsTheOthers) {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#if defined(LOCKSTEP_ADDRESS_SANITIZER) || defined(LOCKSTEP_THREAD_SANITIZER)
   GTEST_SKIP() << "sanitizers need the address space that this test takes away";
 #endif
   constexpr std::int64_t rows = 16 << 20;

@@ -302,12 +302,12 @@ void Engine::State::serve_host_functions() {
 void Engine::State::start_threads() {
   if (threads_started) return;
   threads_started = true;
-#if defined(__SANITIZE_THREAD__)
+#if defined(LOCKSTEP_THREAD_SANITIZER)
   const std::vector<int> before = threads_of_process();
 #endif
   std::thread([this] { help(); }).detach();
   std::thread([this] { serve_host_functions(); }).detach();
-#if defined(__SANITIZE_THREAD__)
+#if defined(LOCKSTEP_THREAD_SANITIZER)
   exempt_others_than(before);  // ours, and the one of the sanitizer, which starts with the first
 #endif
 }
