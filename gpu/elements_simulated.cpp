@@ -54,9 +54,20 @@ SwapAxes in_view(SwapAxes work) {
   return work;
 }
 
+// Below this many bytes of work, waking another thread costs more than it saves.
+constexpr std::size_t smallest_parallel_bytes = 256 * 1024;
+
 template <class Work>
 void launch(const char* what, const Work& work, CUstream_st* stream, std::vector<Access> accesses) {
-  const auto run = [work] { carry_out(thrust::device, in_view(work)); };
+  std::size_t bytes = 0;
+  for (const Access& access : accesses) bytes += access.bytes;
+  const auto run = [work, small = bytes < smallest_parallel_bytes] {
+    if (small) {
+      carry_out(thrust::seq, in_view(work));
+    } else {
+      carry_out(thrust::device, in_view(work));
+    }
+  };
   const devices::Status status = devices::launch(stream, {what}, std::move(accesses), run);
   if (status != devices::Status::success) {
     throw DeviceError(std::string(what) + ": the simulated device refused it");

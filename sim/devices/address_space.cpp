@@ -14,6 +14,7 @@ namespace {
 
 constexpr std::size_t alignment = 256;
 constexpr std::size_t page = 4096;
+constexpr std::size_t batch = std::size_t{1} << 16;  // of small pieces
 constexpr std::size_t opening = std::size_t{64} << 20;
 
 // 0x7ff1 to 0x7fff and their negatives; little endian, as the devices are.
@@ -85,20 +86,26 @@ std::uintptr_t AddressSpace::take(std::size_t bytes) {
 }
 
 void AddressSpace::give_back(std::uintptr_t begin, std::size_t bytes) {
-  std::size_t length = span(bytes);
-  auto after = free_.lower_bound(begin);
-  if (after != free_.end() && begin + length == after->first) {
-    length += after->second;
-    after = free_.erase(after);
+  const std::uintptr_t end = begin + span(bytes);
+  auto piece = free_.upper_bound(begin);
+  if (piece != free_.begin() && std::prev(piece)->first + std::prev(piece)->second == begin) {
+    --piece;
+    piece->second = end - piece->first;
+  } else {
+    piece = free_.emplace_hint(piece, begin, end - begin);
   }
-  if (after != free_.begin()) {
-    const auto before = std::prev(after);
-    if (before->first + before->second == begin) {
-      before->second += length;
-      return;
-    }
+  const auto after = std::next(piece);
+  if (after != free_.end() && after->first == end) {
+    piece->second += after->second;
+    free_.erase(after);
   }
-  free_.emplace_hint(after, begin, length);
+  // Addresses are handed out anew for as long as there are any, so what small pieces leave behind
+  // must go, too: many at a time, when the last of them comes back.
+  if (owner_ == Owner::host) return;
+  const std::uintptr_t first = std::max((piece->first + batch - 1) / batch, begin / batch) * batch;
+  const std::uintptr_t last =
+      std::min((piece->first + piece->second) / batch, (end + batch - 1) / batch) * batch;
+  if (first < last) drop(first, last - first);
 }
 
 void AddressSpace::drop(std::uintptr_t begin, std::size_t bytes) {

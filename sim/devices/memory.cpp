@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::size_t page = 4096;
 // How much freed memory is kept from being used again.
-constexpr std::size_t quarantined_blocks = 16'384;
+constexpr std::size_t quarantined_blocks = 4'096;
 // Of addresses, for all page-locked and managed memory.
 constexpr std::size_t host_window = std::size_t{1} << 36;
 constexpr std::size_t worth_dropping = std::size_t{1} << 16;
@@ -99,8 +99,11 @@ AllocationRef Memory::adopt(std::uintptr_t begin, std::size_t bytes, std::string
 void Memory::retire(const AllocationRef& allocation) {
   allocation->freed = true;
   allocation->doomed = true;
+  // While it is in quarantine, only where it was and what it was called is still asked for.
   allocation->written = {};
-  allocation->records.clear();
+  allocation->records = {};
+  allocation->users = {};
+  allocation->allocating = nullptr;
   if (allocation->kind == MemoryKind::registered) {
     by_address_.erase(allocation->begin);
     return;
