@@ -29,26 +29,35 @@ bool is_mapped(std::uintptr_t begin, std::uintptr_t end) {
   return true;
 }
 
+bool touches(const Node& node, const AccessRecord& record) {
+  return std::any_of(node.accesses.begin(), node.accesses.end(), [&](const Access& access) {
+    const auto begin = reinterpret_cast<std::uintptr_t>(access.address);
+    return clashes(record, begin, begin + access.bytes, access.touch);
+  });
+}
+
 // Keeps the list short: the same stream's same access replaces its earlier one, and now and then,
 // as the list doubles, records that everybody knows of are dropped (the host, and the works that
-// are still to touch the memory).
+// are still to touch the same place).
 void note(std::vector<AccessRecord>& records, const std::vector<std::weak_ptr<Node>>& users,
           const Clock& host, AccessRecord made) {
   constexpr std::size_t most = 4096;
-  const auto known = [&](const Moment& moment) {
-    return host.covers(moment) &&
-           std::all_of(users.begin(), users.end(), [&](const std::weak_ptr<Node>& user) {
+  const auto known = [&](const AccessRecord& record) {
+    return host.covers(record.moment) &&
+           std::none_of(users.begin(), users.end(), [&](const std::weak_ptr<Node>& user) {
              const NodeRef node = user.lock();
-             return !node || node->state == Node::State::done || node->clock.covers(moment);
+             return node && node->state != Node::State::done &&
+                    !node->clock.covers(record.moment) && touches(*node, record);
            });
   };
   const bool doubled = records.size() >= 16 && std::has_single_bit(records.size());
   std::erase_if(records, [&](const AccessRecord& record) {
     return (record.moment.slot == made.moment.slot && record.begin == made.begin &&
             record.end == made.end && record.touch == made.touch) ||
-           (doubled && known(record.moment));
+           (doubled && known(record));
   });
-  if (records.size() >= most) records.erase(records.begin());
+  // Not one at a time, or the list would be looked through at every access.
+  if (records.size() >= most) records.erase(records.begin(), records.begin() + most / 2);
   records.push_back(std::move(made));
 }
 
