@@ -155,6 +155,8 @@ TEST(BenchMeasurement, TakesTheSlowestRankAndDividesByTheCalls) {
 Report small_report() {
   Report report;
   report.copy_bandwidth = 8e9;
+  report.thread_switch = 1.5e-6;
+  report.core_meeting = 0.25e-6;
   report.peak_rss_bytes = 3 << 20;
   report.measurements = {
       {{Operation::all_reduce_sum, 8, 16 << 20, DType::f32},
@@ -175,7 +177,8 @@ TEST(BenchReport, IsTheMedianAndWhatFollowsFromIt) {
 
 TEST(BenchReport, IsJsonWithOneObjectForEachMeasurement) {
   const json expected = json::parse(R"({
-    "copy_gigabytes_per_second": 8, "peak_rss_bytes": 3145728,
+    "copy_gigabytes_per_second": 8, "thread_switch_us": 1.5, "core_meeting_us": 0.25,
+    "peak_rss_bytes": 3145728,
     "results": [
       {"op": "all_reduce_sum", "ranks": 8, "bytes_per_rank": 16777216, "dtype": "f32",
        "sum_rule": "rank_order", "backend": "sim", "runs": 4, "median_us": 17500, "min_us": 16000,
@@ -188,7 +191,8 @@ TEST(BenchReport, IsJsonWithOneObjectForEachMeasurement) {
   Report nothing;
   EXPECT_EQ(
       json::parse(bench_json(nothing)),
-      json::parse(R"({"copy_gigabytes_per_second": null, "peak_rss_bytes": 0, "results": []})"));
+      json::parse(R"({"copy_gigabytes_per_second": null, "thread_switch_us": null,
+                      "core_meeting_us": null, "peak_rss_bytes": 0, "results": []})"));
 }
 
 TEST(BenchReport, IsATableOfOneLineForEachMeasurement) {
@@ -199,7 +203,9 @@ TEST(BenchReport, IsATableOfOneLineForEachMeasurement) {
             "20000.00  7.670    0.959\n"
             "all_gather_int      2     64  u8     -           my \"own\" one       4.00      4.00  "
             "    4.00  0.032    0.004\n"
-            "\ncopy bandwidth 8.00 GB/s (all cores, streaming stores)\npeak memory 3 MiB\n");
+            "\ncopy bandwidth 8.00 GB/s (all cores, streaming stores)"
+            "\nthread switch 1.50 us (to another thread of the same core)"
+            "\nmeeting of two cores 0.25 us\npeak memory 3 MiB\n");
 }
 
 TEST(BenchReport, ComesBackFromLines) {
@@ -207,6 +213,8 @@ TEST(BenchReport, ComesBackFromLines) {
   report.peak_rss_bytes = 1;
   read_lines(write_lines(small_report()), report);
   report.copy_bandwidth = 8e9;
+  report.thread_switch = 1.5e-6;
+  report.core_meeting = 0.25e-6;
   EXPECT_EQ(bench_json(report), bench_json(small_report()));
 }
 

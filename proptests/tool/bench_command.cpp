@@ -13,6 +13,7 @@
 #include "exit_status.hpp"
 #include "files.hpp"
 #include "launch.hpp"
+#include "meeting_limits.hpp"
 #include "memory_limit.hpp"
 #include "progress.hpp"
 #include "session.hpp"
@@ -156,6 +157,8 @@ int bench_command(const BenchArguments& arguments) {
 
   // Before and after: a limit is the better of the two, whatever disturbed the other.
   report.copy_bandwidth = bench::copy_bandwidth();
+  report.thread_switch = bench::thread_switch();
+  report.core_meeting = bench::core_meeting();
   for (const Batch& batch : list) {
     Session session = open_session(arguments.backend, batch.sum_rule);
     if (session.needs_launcher()) {
@@ -166,6 +169,12 @@ int bench_command(const BenchArguments& arguments) {
     }
   }
   report.copy_bandwidth = std::max(*report.copy_bandwidth, bench::copy_bandwidth());
+  if (report.thread_switch) {
+    report.thread_switch = std::min(report.thread_switch, bench::thread_switch());
+  }
+  if (report.core_meeting) {
+    report.core_meeting = std::min(report.core_meeting, bench::core_meeting());
+  }
   std::cout << bench::table(report) << std::flush;
   if (arguments.json) write_file(*arguments.json, bench::bench_json(report));
   return all_held;

@@ -85,15 +85,27 @@ std::string table(const Report& report) {
     text += "\ncopy bandwidth " + formatted("%.2f", *report.copy_bandwidth / giga) +
             " GB/s (all cores, streaming stores)";
   }
+  if (report.thread_switch) {
+    text += "\nthread switch " + formatted("%.2f", *report.thread_switch * micro) +
+            " us (to another thread of the same core)";
+  }
+  if (report.core_meeting) {
+    text += "\nmeeting of two cores " + formatted("%.2f", *report.core_meeting * micro) + " us";
+  }
   return text + "\npeak memory " +
          formatted("%.0f", static_cast<double>(report.peak_rss_bytes) / (1 << 20)) + " MiB\n";
 }
 
 std::string bench_json(const Report& report) {
   const auto number = [](double value) { return formatted("%.6g", value); };
-  std::string text = "{\n  \"copy_gigabytes_per_second\": ";
-  text += report.copy_bandwidth ? number(*report.copy_bandwidth / giga) : "null";
-  text += ",\n  \"peak_rss_bytes\": " + std::to_string(report.peak_rss_bytes);
+  const auto limit = [&](const char* name, const std::optional<double>& value, double scale) {
+    return "\n  " + tool::json_string(name) + ": " + (value ? number(*value * scale) : "null") + ",";
+  };
+  std::string text = "{";
+  text += limit("copy_gigabytes_per_second", report.copy_bandwidth, 1 / giga);
+  text += limit("thread_switch_us", report.thread_switch, micro);
+  text += limit("core_meeting_us", report.core_meeting, micro);
+  text += "\n  \"peak_rss_bytes\": " + std::to_string(report.peak_rss_bytes);
   text += ",\n  \"results\": [";
   for (std::size_t i = 0; i < report.measurements.size(); ++i) {
     const Measurement& m = report.measurements[i];

@@ -39,6 +39,8 @@ struct Measurement {
 
 struct Report {
   std::optional<double> copy_bandwidth;  // bytes a second
+  std::optional<double> thread_switch;   // seconds; see meeting_limits.hpp
+  std::optional<double> core_meeting;    // seconds
   std::int64_t peak_rss_bytes = 0;       // of the process that played rank 0
   std::vector<Measurement> measurements;
 };
@@ -46,10 +48,11 @@ struct Report {
 // One line for each measurement, under a heading.
 std::string table(const Report& report);
 
-// One object: `copy_gigabytes_per_second`, `peak_rss_bytes`, and `results`, a list of `op`,
-// `ranks`, `bytes_per_rank`, `dtype`, `sum_rule` (null for what does not sum), `backend`, `runs`,
-// `median_us`, `min_us`, `max_us`, `gigabytes_per_second` (10^9 bytes) and
-// `fraction_of_copy_bandwidth` (null when it was not measured).
+// One object: `copy_gigabytes_per_second`, `thread_switch_us`, `core_meeting_us` (each null when it
+// was not measured), `peak_rss_bytes`, and `results`, a list of `op`, `ranks`, `bytes_per_rank`,
+// `dtype`, `sum_rule` (null for what does not sum), `backend`, `runs`, `median_us`, `min_us`,
+// `max_us`, `gigabytes_per_second` (10^9 bytes) and `fraction_of_copy_bandwidth` (null when it was
+// not measured).
 std::string bench_json(const Report& report);
 
 // For the way from launched processes to the one that launched them: one measurement per line.
