@@ -189,9 +189,8 @@ TEST(BenchReport, IsJsonWithOneObjectForEachMeasurement) {
   EXPECT_EQ(json::parse(bench_json(small_report())), expected);
 
   Report nothing;
-  EXPECT_EQ(
-      json::parse(bench_json(nothing)),
-      json::parse(R"({"copy_gigabytes_per_second": null, "thread_switch_us": null,
+  EXPECT_EQ(json::parse(bench_json(nothing)),
+            json::parse(R"({"copy_gigabytes_per_second": null, "thread_switch_us": null,
                       "core_meeting_us": null, "peak_rss_bytes": 0, "results": []})"));
 }
 

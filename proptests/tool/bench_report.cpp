@@ -99,7 +99,8 @@ std::string table(const Report& report) {
 std::string bench_json(const Report& report) {
   const auto number = [](double value) { return formatted("%.6g", value); };
   const auto limit = [&](const char* name, const std::optional<double>& value, double scale) {
-    return "\n  " + tool::json_string(name) + ": " + (value ? number(*value * scale) : "null") + ",";
+    return "\n  " + tool::json_string(name) + ": " + (value ? number(*value * scale) : "null") +
+           ",";
   };
   std::string text = "{";
   text += limit("copy_gigabytes_per_second", report.copy_bandwidth, 1 / giga);

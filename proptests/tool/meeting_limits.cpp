@@ -40,8 +40,9 @@ struct alignas(128) Line {
   std::atomic<std::int64_t> value{0};
 };
 
-// Seconds for one step of `step(lines, self, i)`, which two threads on these cores make with the same
-// numbers: as many as a moment allows, since on a busy machine one may take a thousand times longer.
+// Seconds for one step of `step(lines, self, i)`, which two threads on these cores make with the
+// same numbers: as many as a moment allows, since on a busy machine one may take a thousand times
+// longer.
 template <class Step>
 double seconds_per_step(int first, int second, const Step& step) {
   using Clock = std::chrono::steady_clock;
