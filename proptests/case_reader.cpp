@@ -382,7 +382,7 @@ class StepReader {
     if (place.has("gradient")) read_gradient(place.at("gradient"), outcome);
     if (place.has("message")) outcome.message = place.at("message").string("a text");
     if (place.has("repetition")) {
-      outcome.repetition = place.at("repetition").integer_between(0, most_repeats);
+      outcome.repetition = place.at("repetition").integer_between(0, step_.repeat - 1);
     }
     if (place.has("input_changed")) outcome.input_changed = place.at("input_changed").boolean();
     if (place.has("result_changed")) outcome.result_changed = place.at("result_changed").boolean();

@@ -218,20 +218,41 @@ JsonDocument parse_json(std::string_view text, std::string_view name) {
   return Parser(text, name).document();
 }
 
+namespace {
+
+void append_escaped(std::string& shown, unsigned char byte) {
+  constexpr std::string_view digits = "0123456789abcdef";
+  shown += {'\\', 'x', digits[byte >> 4], digits[byte & 15]};
+}
+
+}  // namespace
+
 std::string quoted(std::string_view text) {
   constexpr std::size_t longest = 40;
   std::string shown = "\"";
   for (const char c : text.substr(0, longest)) {
     const auto byte = static_cast<unsigned char>(c);
     if (byte < 0x20 || byte > 0x7e) {
-      constexpr std::string_view digits = "0123456789abcdef";
-      shown += {'\\', 'x', digits[byte >> 4], digits[byte & 15]};
+      append_escaped(shown, byte);
     } else {
       if (c == '"' || c == '\\') shown += '\\';
       shown += c;
     }
   }
   shown += text.size() > longest ? "...\"" : "\"";
+  return shown;
+}
+
+std::string printable(std::string_view text) {
+  std::string shown;
+  for (const char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    if ((byte < 0x20 && c != '\n' && c != '\t') || byte == 0x7f) {
+      append_escaped(shown, byte);
+    } else {
+      shown += c;
+    }
+  }
   return shown;
 }
 

@@ -47,5 +47,7 @@ JsonDocument parse_json(std::string_view text, std::string_view name);
 
 // Text as a message shows it: quoted, escaped, and cut when it is long.
 std::string quoted(std::string_view text);
+// Text of somebody else's, over several lines perhaps, without what a terminal would obey.
+std::string printable(std::string_view text);
 
 }  // namespace lockstep::kit

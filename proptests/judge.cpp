@@ -4,6 +4,7 @@
 #include <lockstep/kit/program_oracle.hpp>
 
 #include "explanation.hpp"
+#include "json_document.hpp"
 #include "step_values.hpp"
 #include "sum_judge.hpp"
 
@@ -36,8 +37,8 @@ class StepJudge {
     if (rule != SumRule::unspecified || expected_[0].kind != Outcome::Kind::value) return;
     inputs_ = inputs_of(c, index, actual);
     if (!expected_[0].gradient) return;
-    upstream_ = window_ ? window_upstream(c, index, expected_, actual)
-                        : full_upstream(step_, expected_);
+    upstream_ =
+        window_ ? window_upstream(c, index, expected_, actual) : full_upstream(step_, expected_);
   }
 
   std::optional<Divergence> judge() const {
@@ -64,8 +65,8 @@ class StepJudge {
       if (auto divergence = judge_gradient(member)) return divergence;
     }
     if (!expected_[0].gradient) return std::nullopt;
-    return judge_agreement("gradient", "the gradient: ",
-                           [](const Outcome& outcome) { return &*outcome.gradient; });
+    return judge_agreement(
+        "gradient", "the gradient: ", [](const Outcome& outcome) { return &*outcome.gradient; });
   }
 
  private:
@@ -75,8 +76,8 @@ class StepJudge {
     if (repetition > 0) {
       where += ", call " + std::to_string(repetition + 1) + " of " + std::to_string(step_.repeat);
     }
-    return {static_cast<int>(index_), static_cast<int>(member), step_.world_rank(member),
-            std::move(aspect), where + ": " + what, repetition};
+    return {static_cast<int>(index_), static_cast<int>(member),       step_.world_rank(member),
+            std::move(aspect),        where + ": " + printable(what), repetition};
   }
 
   std::optional<Divergence> judge_kind(std::size_t member) const {
@@ -132,8 +133,7 @@ class StepJudge {
              !step_.inputs[static_cast<std::size_t>(lost)];
     };
     if (std::ranges::none_of(actual.lost_ranks, is_missing)) {
-      return diverges(member, "lost",
-                      "the error names no rank that is missing: " + actual.message);
+      return diverges(member, "lost", "the error names no rank that is missing: " + actual.message);
     }
     for (std::size_t earlier = 0; earlier < index_; ++earlier) {
       if (case_.steps[earlier].group != step_.group) continue;
@@ -210,9 +210,9 @@ class StepJudge {
     }
     const Operation reverse = *reverse_of(step_.operations[member]);
     const bool sum = is_sum(reverse) && depends_on_input(step_, member);
-    const auto what =
-        compare(right, given, sum,
-                addends(reverse, upstream_.value_or(std::vector<Tensor>()), member, right), window_);
+    const auto what = compare(
+        right, given, sum,
+        addends(reverse, upstream_.value_or(std::vector<Tensor>()), member, right), window_);
     if (what) return differs(*what);
     return std::nullopt;
   }
@@ -331,7 +331,8 @@ std::optional<Divergence> judge(const Case& c, const Transcript& actual, SumRule
     const StepJudge one(c, step, actual, rule);
     if (auto divergence = c.window ? one.judge_calls() : one.judge()) return divergence;
   }
-  // What came back to a step depends on what came back to later ones, so the last is looked at first.
+  // What came back to a step depends on what came back to later ones, so the last is looked at
+  // first.
   for (std::size_t step = c.window ? c.steps.size() : 0; step-- > 0;) {
     if (auto divergence = StepJudge(c, step, actual, rule).judge_gradients()) return divergence;
   }

@@ -211,9 +211,16 @@ const Refused not_a_case[] = {
      two(R"({"group": [0], "op": "all_reduce_sum", "inputs": [)" + scalar + R"(], "received": [)" +
          scalar + "]}"),
      "f.json:1: /steps/0/received: the case has no \"recorded\", which says who gave this"},
+    {"RecordedRepetitionThatWasNotMade",
+     R"({"lockstep_case": 1, "world": 1, "recorded": {"backend": "b", "sum_rule": "exact"}, "steps":
+         [{"op": "all_reduce_sum", "repeat": 3, "inputs": [)" +
+         scalar +
+         R"(], "received": [{"dtype": "f32", "shape": [], "values": [1], "repetition": 3}]}]})",
+     "f.json:2: /steps/0/received/0/repetition: found 3, wanted a whole number from 0 to 2"},
     {"RecordedWithoutWhatWasReceived",
      R"({"lockstep_case": 1, "world": 1, "recorded": {"backend": "b", "sum_rule": "exact"}, "steps":
-         [{"op": "all_reduce_sum", "inputs": [)" + scalar + "]}]}",
+         [{"op": "all_reduce_sum", "inputs": [)" +
+         scalar + "]}]}",
      "f.json:2: /steps/0: the key \"received\" is missing"},
     {"RankThatComesBackAfterAnException",
      two(R"({"op": "all_reduce_sum", "inputs": [{"departure": "throws"}, )" + scalar + "]},\n" +
@@ -273,9 +280,9 @@ const Refused not_a_case[] = {
 };
 // Every beginning of a case is refused, as is the case with any one byte gone, or read as another.
 TEST(CaseFile, CutOffAnywhereIsRefused) {
-  const std::string text =
-      two(R"({"op": ["all_gather_int", "all_to_all_v_int"], "inputs": [)" + int_row + "}, " + int_row +
-          R"(, "send_counts": [1, 0]}], "expected": [{"error": {"kind": "contract",
+  const std::string text = two(
+      R"({"op": ["all_gather_int", "all_to_all_v_int"], "inputs": [)" + int_row + "}, " + int_row +
+      R"(, "send_counts": [1, 0]}], "expected": [{"error": {"kind": "contract",
           "violation": "operation"}}, {"error": {"kind": "contract", "violation": "operation"}}]})");
   ASSERT_EQ(refusal(text), "accepted");
   for (std::size_t length = 0; length < text.size(); ++length) {
@@ -295,7 +302,8 @@ TEST(CaseFile, ThatClaimsMuchCostsLittle) {
       two(R"({"op": "all_reduce_sum", "inputs": [{"dtype": "f64", "shape": [4294967296, 4294967296],
           "values": [1]}, null]})"),
       two(R"({"op": "all_reduce_sum", "repeat": 1000000000000, "inputs": [null, null]})"),
-      two("{\"op\": " + std::string(11, '[') + std::string(11, ']') + ", \"inputs\": [null, null]}"),
+      two("{\"op\": " + std::string(11, '[') + std::string(11, ']') +
+          ", \"inputs\": [null, null]}"),
       two(R"({"op": {"op": {"op": 1}}, "inputs": [null, null]})"),
       two(R"({"op": "all_reduce_sum", "inputs": {"0": null}})"),
       two(R"({"op": "all_reduce_sum", "inputs": [true, 1e999999999]})"),

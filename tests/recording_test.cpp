@@ -87,6 +87,18 @@ TEST(Recording, OfARightBackendHolds) {
   EXPECT_FALSE(run_and_judge(backend, cases[0]).has_value());
 }
 
+// A recording may come from anybody, and its messages end on a terminal.
+TEST(Recording, IsExplainedWithoutWhatATerminalWouldObey) {
+  const Case c = read_case(R"({"lockstep_case": 1, "world": 1,
+    "recorded": {"backend": "mine", "sum_rule": "exact"}, "steps": [
+    {"op": "all_reduce_sum", "inputs": [{"dtype": "f32", "shape": [1], "values": [1]}],
+     "received": [{"error": {"kind": "broken"}, "message": "\u001b[2J\u001b[31mred\nline"}]}]})");
+  const auto divergence = judge_received(c);
+  ASSERT_TRUE(divergence.has_value());
+  EXPECT_NE(divergence->explanation.find("\\x1b[2J\\x1b[31mred\nline"), std::string::npos)
+      << divergence->explanation;
+}
+
 TEST(Recording, CanBeJudgedFromTheFileAlone) {
   const Case c = read_case(R"({"lockstep_case": 1, "world": 2,
     "recorded": {"backend": "mine", "sum_rule": "unspecified"}, "steps": [
