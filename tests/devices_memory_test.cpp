@@ -68,7 +68,7 @@ TEST(AddressSpace, LeavesTheNeighboursOfAFreedPieceAlone) {
 
 // A program that allocates and frees for days must not keep all the work that it ever did.
 TEST(Memory, KeepsNoWorkOfMemoryThatWasFreed) {
-  Memory memory(1, std::size_t{1} << 30);
+  static Memory& memory = *new Memory(1, std::size_t{1} << 30);  // its addresses are never given up
   const AllocationRef allocation = memory.allocate(MemoryKind::pool, 0, 64, "test");
   auto allocating = std::make_shared<Node>();
   auto user = std::make_shared<Node>();
