@@ -169,12 +169,8 @@ int bench_command(const BenchArguments& arguments) {
     }
   }
   report.copy_bandwidth = std::max(*report.copy_bandwidth, bench::copy_bandwidth());
-  if (report.thread_switch) {
-    report.thread_switch = std::min(report.thread_switch, bench::thread_switch());
-  }
-  if (report.core_meeting) {
-    report.core_meeting = std::min(report.core_meeting, bench::core_meeting());
-  }
+  report.thread_switch = std::min(report.thread_switch, bench::thread_switch());
+  report.core_meeting = std::min(report.core_meeting, bench::core_meeting());
   std::cout << bench::table(report) << std::flush;
   if (arguments.json) write_file(*arguments.json, bench::bench_json(report));
   return all_held;

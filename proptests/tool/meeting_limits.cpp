@@ -56,8 +56,8 @@ double seconds_per_step(int first, int second, const Step& step) {
       bind_this_thread(core);
       Clock::time_point begin;
       for (std::int64_t i = 1;; ++i) {
-        // Written before the line of this step, so that the other sees it in time.
         if (self == 0 && i == warm_up) begin = Clock::now();
+        // Written before the line of this step, so that the other sees it in time.
         if (self == 0 && i % between_looks == 0 && Clock::now() - begin > a_moment) last.store(i);
         step(lines, self, i);
         if (last.load() != i) continue;
