@@ -72,7 +72,7 @@ void add_gradients(const Case& c, std::size_t index, std::span<const Tensor> inp
 
   std::vector<reference::Call> calls;
   for (std::size_t member = 0; member < step.members(); ++member) {
-    calls.push_back({*reverse, (*upstream)[member], 0, outcomes[member].receive_counts});
+    calls.push_back({*reverse, &(*upstream)[member], 0, outcomes[member].receive_counts});
   }
   std::vector<reference::Result> results(step.members());
   // Never a breach: results of a call that fitted together fit together in its reverse.
@@ -95,7 +95,7 @@ std::vector<Outcome> expected_step(const Case& c, std::size_t index, SumRule rul
   const std::vector<Tensor> inputs = inputs_of(c, index, earlier);
   std::vector<reference::Call> calls;
   for (std::size_t member = 0; member < step.members(); ++member) {
-    calls.push_back({step.operations[member], inputs[member],
+    calls.push_back({step.operations[member], &inputs[member],
                      step.roots.empty() ? 0 : step.roots[member],
                      step.inputs[member]->send_counts});
   }

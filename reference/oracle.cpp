@@ -24,11 +24,16 @@ std::vector<T>& scratch() {
   return list;
 }
 
+// Every rank holds the same storage.
+void give_to_all(Tensor value, Results results) {
+  for (Result& result : results.first(results.size() - 1)) result.value = value;
+  results.back().value = std::move(value);
+}
+
 // Each function below may assume that the calls fit together.
 
 void all_gather(Calls calls, Results results) {
-  // Computed once; every rank holds the same storage.
-  const Tensor& first = calls[0].tensor;
+  const Tensor& first = *calls[0].tensor;
   const auto ranks = static_cast<std::int64_t>(calls.size());
   Tensor gathered =
       Tensor::uninitialized(first.dtype(), first.shape().with_rows(ranks * first.rows()));
@@ -36,19 +41,19 @@ void all_gather(Calls calls, Results results) {
   std::byte* to = gathered.mutable_bytes().data();
   auto& copies = scratch<Copy>();
   for (const Call& call : calls) {
-    copies.push_back({to, call.tensor.data(), shard});
+    copies.push_back({to, call.tensor->data(), shard});
     if (shard > 0) to += shard;
   }
   run_copies(copies);
-  for (Result& result : results) result.value = gathered;
+  give_to_all(std::move(gathered), results);
 }
 
 // The elementwise sum of all inputs, in one tensor of their shape.
 Tensor sum(Calls calls, SumRule rule) {
-  const DType dtype = calls[0].tensor.dtype();
+  const DType dtype = calls[0].tensor->dtype();
   const std::int64_t element = size_of(dtype);
   const auto ranks = static_cast<std::int64_t>(calls.size());
-  Tensor total = Tensor::uninitialized(dtype, calls[0].tensor.shape());
+  Tensor total = Tensor::uninitialized(dtype, calls[0].tensor->shape());
   std::byte* out = total.mutable_bytes().data();
   // A part of the output together with the same part of every addend should stay within a core's
   // own cache.
@@ -57,7 +62,7 @@ Tensor sum(Calls calls, SumRule rule) {
             [&](std::int64_t begin, std::int64_t end) {
               auto& addends = scratch<const std::byte*>();
               for (const Call& call : calls) {
-                addends.push_back(call.tensor.data() + begin * element);
+                addends.push_back(call.tensor->data() + begin * element);
               }
               fold(rule, dtype, addends, end - begin, out + begin * element);
             });
@@ -65,8 +70,7 @@ Tensor sum(Calls calls, SumRule rule) {
 }
 
 void all_reduce_sum(Calls calls, SumRule rule, Results results) {
-  const Tensor total = sum(calls, rule);
-  for (Result& result : results) result.value = total;
+  give_to_all(sum(calls, rule), results);
 }
 
 void reduce_scatter_sum(Calls calls, SumRule rule, Results results) {
@@ -80,7 +84,7 @@ void reduce_scatter_sum(Calls calls, SumRule rule, Results results) {
 }
 
 void broadcast(Calls calls, Results results) {
-  const Tensor& value = calls[static_cast<std::size_t>(calls[0].root)].tensor;
+  const Tensor& value = *calls[static_cast<std::size_t>(calls[0].root)].tensor;
   for (Result& result : results) result.value = value;
 }
 
@@ -114,12 +118,12 @@ std::vector<std::byte*>& make_blocks(Calls calls, const std::vector<std::int64_t
   constexpr std::int64_t most_shared = 32 * 1024;
   std::int64_t bytes = 0, row_bytes = 0;
   for (const Call& call : calls) {
-    bytes += std::min(call.tensor.size_bytes(), most_shared + 1);
-    row_bytes = std::max(row_bytes, call.tensor.row_bytes());
+    bytes += std::min(call.tensor->size_bytes(), most_shared + 1);
+    row_bytes = std::max(row_bytes, call.tensor->row_bytes());
   }
   auto& begins = scratch<std::byte*>();
   const auto block = [&](std::int64_t count) {
-    const Tensor& first = calls[0].tensor;
+    const Tensor& first = *calls[0].tensor;
     return Tensor::uninitialized(first.dtype(), first.shape().with_rows(count));
   };
   if (bytes <= most_shared) {
@@ -150,8 +154,8 @@ void all_to_all_v(Calls calls, Results results) {
   // order, so each destination fills front to back as well.
   auto& copies = scratch<Copy>();
   for (std::size_t from = 0; from < ranks; ++from) {
-    const std::byte* source = calls[from].tensor.data();
-    const std::int64_t row_bytes = calls[from].tensor.row_bytes();
+    const std::byte* source = calls[from].tensor->data();
+    const std::int64_t row_bytes = calls[from].tensor->row_bytes();
     for (std::size_t to = 0; to < ranks; ++to) {
       const std::int64_t bytes = calls[from].send_counts[to] * row_bytes;
       if (bytes == 0) continue;
@@ -168,14 +172,19 @@ void all_to_all_v(Calls calls, Results results) {
 std::optional<Breach> evaluate(Calls calls, SumRule rule, Results results) {
   auto& signatures = scratch<Signature>();
   for (const Call& call : calls) {
-    signatures.push_back(
-        {call.operation, call.tensor.dtype(), call.tensor.shape(), call.root, call.send_counts});
+    // In place: a signature is large enough for a copy of it to be seen in a small call.
+    Signature& signature = signatures.emplace_back();
+    signature.operation = call.operation;
+    signature.dtype = call.tensor->dtype();
+    signature.shape = call.tensor->shape();
+    signature.root = call.root;
+    signature.send_counts = call.send_counts;
   }
   if (std::optional<Breach> breach = find_breach(signatures)) return breach;
 
   // A world of one moves its tensor, bit for bit, under every rule.
   if (calls.size() == 1) {
-    results[0].value = calls[0].tensor;
+    results[0].value = *calls[0].tensor;
     const std::span<const std::int64_t> counts = calls[0].send_counts;
     results[0].receive_counts.assign(counts.begin(), counts.end());
     return std::nullopt;
@@ -229,7 +238,7 @@ Outcome<T> values(std::variant<std::vector<Result>, Breach> either) {
 template <class T>
 Outcome<T> without_arguments(Operation operation, std::span<const T> inputs, SumRule rule) {
   return values<T>(evaluate_typed(inputs.size(), rule, [&](std::size_t rank) {
-    return Call{operation, inputs[rank]};
+    return Call{operation, &inputs[rank]};
   }));
 }
 
@@ -238,7 +247,7 @@ Outcome<VariableTensorExchange<T>> exchange(
     Operation operation, std::span<const T> inputs,
     std::span<const std::vector<std::int64_t>> send_counts) {
   auto either = evaluate_typed(inputs.size(), SumRule::exact, [&](std::size_t rank) {
-    return Call{operation, inputs[rank], 0, send_counts[rank]};
+    return Call{operation, &inputs[rank], 0, send_counts[rank]};
   });
   if (auto* breach = std::get_if<Breach>(&either)) return std::move(*breach);
   std::vector<VariableTensorExchange<T>> exchanges;
@@ -269,7 +278,7 @@ Outcome<FloatTensor> all_reduce_sum(std::span<const FloatTensor> inputs, SumRule
 Outcome<FloatTensor> broadcast(std::span<const FloatTensor> inputs,
                                std::span<const std::int64_t> roots) {
   return values<FloatTensor>(evaluate_typed(inputs.size(), SumRule::exact, [&](std::size_t rank) {
-    return Call{Operation::broadcast_float, inputs[rank], roots[rank]};
+    return Call{Operation::broadcast_float, &inputs[rank], roots[rank]};
   }));
 }
 

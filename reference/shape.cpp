@@ -6,18 +6,6 @@
 
 namespace lockstep {
 
-std::optional<std::int64_t> checked_add(std::int64_t a, std::int64_t b) {
-  std::int64_t sum;
-  if (__builtin_add_overflow(a, b, &sum)) return std::nullopt;
-  return sum;
-}
-
-std::optional<std::int64_t> checked_multiply(std::int64_t a, std::int64_t b) {
-  std::int64_t product;
-  if (__builtin_mul_overflow(a, b, &product)) return std::nullopt;
-  return product;
-}
-
 Shape::Shape(std::initializer_list<std::int64_t> axes)
     : Shape(std::span<const std::int64_t>(axes.begin(), axes.size())) {}
 

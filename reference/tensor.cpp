@@ -60,15 +60,13 @@ std::byte* copy_strided(std::byte* destination, const std::byte* source, const S
 
 }  // namespace
 
-Tensor::Tensor(DType dtype, const Shape& shape, Storage storage, std::int64_t offset)
-    : dtype_(dtype),
-      shape_(shape),
-      elements_(checked_elements(dtype, shape)),
-      storage_(std::move(storage)),
-      offset_(offset) {}
+Tensor::Tensor(DType dtype) : Tensor() {
+  checked_elements(dtype, shape_);
+  dtype_ = dtype;
+}
 
 Tensor Tensor::uninitialized(DType dtype, const Shape& shape) {
-  Tensor tensor(dtype, shape, Storage(), 0);
+  Tensor tensor(dtype, shape, checked_elements(dtype, shape), Storage(), 0);
   tensor.storage_ = Storage::allocate(tensor.size_bytes());
   return tensor;
 }
@@ -80,13 +78,13 @@ Tensor Tensor::zeros(DType dtype, const Shape& shape) {
 }
 
 Tensor Tensor::from_bytes(DType dtype, const Shape& shape, std::span<const std::byte> bytes) {
-  Tensor tensor(dtype, shape, Storage(), 0);
-  if (static_cast<std::int64_t>(bytes.size()) != tensor.size_bytes()) {
+  const std::int64_t needed = checked_elements(dtype, shape) * size_of(dtype);
+  if (static_cast<std::int64_t>(bytes.size()) != needed) {
     throw InvalidArgument("a tensor " + std::string(name(dtype)) + " " + to_string(shape) +
-                          " has " + std::to_string(tensor.size_bytes()) + " bytes, not the " +
+                          " has " + std::to_string(needed) + " bytes, not the " +
                           std::to_string(bytes.size()) + " given");
   }
-  tensor = uninitialized(dtype, shape);
+  Tensor tensor = uninitialized(dtype, shape);
   std::ranges::copy(bytes, tensor.mutable_bytes().begin());
   return tensor;
 }
@@ -115,7 +113,10 @@ Tensor Tensor::slice_rows(std::int64_t begin, std::int64_t end) const {
     throw InvalidArgument("rows " + std::to_string(begin) + " to " + std::to_string(end) +
                           " are not rows of a tensor of shape " + to_string(shape_));
   }
-  return Tensor(dtype_, shape_.with_rows(end - begin), storage_, offset_ + begin * row_bytes());
+  // A part of a tensor that exists is one that can exist: nothing to check.
+  const std::int64_t row_elements = elements_ == 0 ? 0 : elements_ / rows();
+  return Tensor(dtype_, shape_.with_rows(end - begin), (end - begin) * row_elements, storage_,
+                offset_ + begin * row_bytes());
 }
 
 Tensor Tensor::reshape(const Shape& shape) const {
@@ -123,7 +124,7 @@ Tensor Tensor::reshape(const Shape& shape) const {
     throw InvalidArgument("shape " + to_string(shape_) + " cannot become " + to_string(shape) +
                           ": the numbers of elements differ");
   }
-  return Tensor(dtype_, shape, storage_, offset_);
+  return Tensor(dtype_, shape, elements_, storage_, offset_);
 }
 
 void Tensor::require_type(DType wanted) const {

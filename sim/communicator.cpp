@@ -21,7 +21,7 @@ auto enter(const Seat& seat, const Body& body) {
 reference::Result call(const Seat& seat, Operation operation, const Tensor& x,
                        std::int64_t root = 0, std::span<const std::int64_t> send_counts = {}) {
   return enter(seat, [&](Rendezvous& rendezvous, Rank& who) {
-    return rendezvous.meet(seat.rank, who, {operation, x, root, send_counts});
+    return rendezvous.meet(seat.rank, who, {operation, &x, root, send_counts});
   });
 }
 

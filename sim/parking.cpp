@@ -74,31 +74,31 @@ void wake_all(std::atomic<std::uint32_t>&) {
 
 bool Parking::linger(std::uint32_t seen) {
   for (int look = 0; look < spin_; ++look) {
-    if (epoch() != seen) return true;
+    if (word() != seen) return true;
     pause();
   }
   for (int look = 0; look < yields; ++look) {
-    if (epoch() != seen) return true;
+    if (word() != seen) return true;
     std::this_thread::yield();
   }
-  return epoch() != seen;
+  return word() != seen;
 }
 
 bool Parking::sleep(std::uint32_t seen, std::optional<Clock::time_point> deadline) {
   sleepers_.fetch_add(1);
   bool in_time = true;
-  while (epoch_.load() == seen && in_time) {
-    sleep_while(epoch_, seen, deadline);
+  while (word_.load() == seen && in_time) {
+    sleep_while(word_, seen, deadline);
     in_time = !deadline || Clock::now() < *deadline;
   }
   sleepers_.fetch_sub(1);
-  return epoch() != seen;
+  return word() != seen;
 }
 
 void Parking::wake() {
-  // All sequentially consistent: either a sleeper sees the new epoch before it lies down, or it was
+  // All sequentially consistent: either a sleeper sees the new word before it lies down, or it was
   // counted before this look at the counter.
-  if (sleepers_.load() > 0) wake_all(epoch_);
+  if (sleepers_.load() > 0) wake_all(word_);
 }
 
 }  // namespace lockstep::sim

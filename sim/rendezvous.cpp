@@ -30,6 +30,28 @@ std::string call_text(Operation operation, std::uint64_t call, const std::string
          communicator;
 }
 
+// What the word that waiting ranks look at says: 4 * (completed calls, modulo 2^30), and two bits.
+// The members of a communicator are in one call or between that and the next, so that whether a
+// call is complete can be told from the number modulo anything.
+namespace progress {
+constexpr std::uint32_t failed = 1;    // those who wait now wait in vain
+constexpr std::uint32_t breached = 2;  // the last completed call broke the contract
+
+constexpr std::uint32_t after(std::uint64_t number) {
+  return static_cast<std::uint32_t>(number) << 2;
+}
+constexpr bool is_complete(std::uint32_t word, std::uint64_t number) {
+  return (word & ~(failed | breached)) == after(number);
+}
+}  // namespace progress
+
+constexpr std::uint64_t latest_of(std::uint64_t number, Operation operation) {
+  return number << 8 | static_cast<std::uint64_t>(operation);
+}
+constexpr std::uint64_t number_of(std::uint64_t latest) {
+  return latest >> 8;
+}
+
 }  // namespace
 
 Rendezvous::Rendezvous(std::shared_ptr<Census> census, std::string name, std::vector<int> members,
@@ -43,37 +65,48 @@ Rendezvous::Rendezvous(std::shared_ptr<Census> census, std::string name, std::ve
       calls_(members_.size()),
       results_(members_.size()) {}
 
-reference::Result Rendezvous::meet(int rank, Rank& who, reference::Call call) {
+reference::Result Rendezvous::meet(int rank, Rank& who, const reference::Call& call) {
   const auto r = static_cast<std::size_t>(rank);
-  std::unique_lock lock(mutex_);
-  if (failure_) throw TransportError(*failure_);
   Slot& slot = slots_[r];
-  slot.calls += 1;
-  slot.stamp = ++who.calls;
-  calls_[r] = std::move(call);
-  if (++arrived_ == static_cast<int>(members_.size())) {
-    completing_ = true;
-    lock.unlock();
-    complete();
-  } else {
-    const std::uint32_t seen = parking_.epoch();
-    lock.unlock();
-    if (!parking_.linger(seen)) await(seen);
+  const std::uint64_t last = slot.latest.load(std::memory_order_relaxed);
+  const std::uint64_t last_stamp = slot.stamp.load(std::memory_order_relaxed);
+  const std::uint64_t number = number_of(last) + 1;
+  slot.stamp.store(++who.calls, std::memory_order_relaxed);
+  slot.latest.store(latest_of(number, call.operation), std::memory_order_release);
+  calls_[r] = call;
+
+  const std::uint32_t seen = parking_.word();  // not later, when it may have changed already
+  const std::uint64_t before = arrivals_.fetch_add(1);
+  if ((before & closed) != 0) {
+    slot.stamp.store(last_stamp, std::memory_order_relaxed);
+    slot.latest.store(last, std::memory_order_release);  // this call was never entered
+    throw_failure();
+  }
+  if (before + 1 == number * members_.size()) {
+    complete(number);
+  } else if (!parking_.linger(seen)) {
+    await(seen, number);
   }
 
-  calls_[r].tensor = Tensor();  // the caller's storage is the caller's again
-  if (slot.calls > completed_) throw TransportError(*failure_);
-  if (breach_) throw ContractError(*breach_);
+  const std::uint32_t word = parking_.word();
+  if (!progress::is_complete(word, number)) throw_failure();
+  if ((word & progress::breached) != 0) throw ContractError(*breach_);
   return std::move(results_[r]);
 }
 
 // Told to the census only now: between ranks in step nobody comes here, and a count that all of
 // them change at every call would go back and forth between the cores.
-void Rendezvous::await(std::uint32_t seen) {
+void Rendezvous::await(std::uint32_t seen, std::uint64_t number) {
+  std::atomic<int>& parked = parked_[number % 2];
   {
     std::lock_guard lock(mutex_);
-    if (parking_.epoch() != seen) return;
-    parked_ += 1;
+    // In this order: either the call is seen to have ended here, or this rank is seen to be parked
+    // by who ends it.
+    parked.fetch_add(1);
+    if (parking_.word() != seen) {
+      parked.fetch_sub(1);
+      return;
+    }
   }
   census_->park();
   std::optional<Parking::Clock::time_point> deadline;
@@ -82,12 +115,14 @@ void Rendezvous::await(std::uint32_t seen) {
                std::chrono::duration_cast<Parking::Clock::duration>(*options_.timeout);
   }
   while (!parking_.sleep(seen, deadline)) {
+    deadline.reset();  // it will end: either it fails just now, or everybody is there
     // Too late, unless the last one arrives while we find out what the missing ones are doing.
     std::vector<int> missing;
     {
       std::lock_guard lock(mutex_);
       missing = missing_locked();
     }
+    if (missing.empty()) continue;
     const auto limit = std::chrono::duration_cast<std::chrono::milliseconds>(*options_.timeout);
     std::string message = "communicator " + name_ + ": " + std::to_string(missing.size()) + " of " +
                           std::to_string(members_.size()) + " ranks did not arrive within " +
@@ -97,56 +132,76 @@ void Rendezvous::await(std::uint32_t seen) {
       message += "\n  rank " + std::to_string(rank) + " " + census_->describe(world_rank);
     }
     std::lock_guard lock(mutex_);
-    if (parking_.epoch() == seen && !completing_) fail_locked(message);
-    deadline.reset();  // it will end: either it has failed just now, or everybody is there
+    fail_locked(message, number);
+  }
+  // Whoever ended the call counts the parked as running before it goes on, and mostly before they
+  // wake. A rank that is faster counts itself: it must not run, let alone park again, uncounted.
+  if (parked.load() > 0) {
+    std::lock_guard lock(mutex_);
+    if (parked.load() > 0) {
+      parked.fetch_sub(1);
+      census_->unpark(1);
+    }
   }
 }
 
 // Called by the last to arrive, alone.
-void Rendezvous::complete() {
-  std::shared_ptr<const ContractError> breach;
-  std::optional<std::string> trouble;
+void Rendezvous::complete(std::uint64_t number) {
+  std::uint32_t word = progress::after(number);
   try {
     if (const std::optional<Breach> found =
             reference::evaluate(calls_, options_.sum_rule, results_)) {
-      breach = std::make_shared<ContractError>(*found, name_, slots_[0].calls - 1);
+      breach_ = std::make_shared<ContractError>(*found, name_, number - 1);
+      word |= progress::breached;
     } else if (calls_[0].operation == Operation::split) {
-      make_offspring();
+      make_offspring(number);
     }
   } catch (const std::exception& error) {
-    trouble = error.what();
-  }
-  {
-    std::lock_guard lock(mutex_);
-    completing_ = false;
-    if (!trouble) {
-      completed_ += 1;
-      breach_ = std::move(breach);
-    } else if (!failure_) {
-      failure_ = std::make_shared<TransportError>(
-          "communicator " + name_ + ": " +
-              call_text(calls_[0].operation, slots_[0].calls - 1, name_) +
-              " could not be computed: " + *trouble,
-          std::vector<int>());
+    {
+      std::lock_guard lock(mutex_);
+      fail_locked("communicator " + name_ + ": " +
+                  call_text(calls_[0].operation, number - 1, name_) +
+                  " could not be computed: " + error.what());
+      release_failed_locked(number);
     }
-    release_locked();
+    parking_.wake();
+    return;
+  }
+
+  parking_.change_to(word);
+  // This rank counts as running as long as it has not counted the others, so that the census never
+  // takes those who are about to wake for a world in which nobody runs.
+  if (std::atomic<int>& parked = parked_[number % 2]; parked.load() > 0) {
+    std::lock_guard lock(mutex_);
+    census_->unpark(parked.exchange(0));
   }
   parking_.wake();
 }
 
-// Everybody who waits may go. Wakes nobody yet.
-void Rendezvous::release_locked() {
-  arrived_ = 0;
-  if (parked_ > 0) census_->unpark(std::exchange(parked_, 0));
-  parking_.advance();
+// Those who wait in this call may go, without having it completed. Wakes nobody yet.
+void Rendezvous::release_failed_locked(std::uint64_t number) {
+  census_->unpark(parked_[number % 2].exchange(0));
+  parking_.add_bits(progress::failed);
 }
 
-void Rendezvous::fail_locked(const std::string& message) {
+void Rendezvous::fail_locked(const std::string& message, std::optional<std::uint64_t> waiting_in) {
   if (failure_) return;
+  std::uint64_t arrived = arrivals_.load();
+  std::uint64_t number;  // of the call that is being entered, or will be next
+  do {
+    number = arrived / members_.size() + 1;
+    if (waiting_in && number != *waiting_in) return;
+  } while (!arrivals_.compare_exchange_weak(arrived, arrived | closed));
   failure_ = std::make_shared<TransportError>(message, missing_locked());
-  if (completing_) return;  // that call is complete: whoever is in it gets its result
-  release_locked();
+  // Where all have arrived, that call is as good as complete: whoever is in it gets its result.
+  if (arrived % members_.size() == 0) return;
+  release_failed_locked(number);
   parking_.wake();
+}
+
+void Rendezvous::throw_failure() {
+  std::lock_guard lock(mutex_);  // the bit is set before the words are there
+  throw TransportError(*failure_);
 }
 
 void Rendezvous::fail(const std::string& message) {
@@ -166,13 +221,13 @@ void Rendezvous::depart(int rank, const std::string& how) {
 
 Rendezvous::Membership Rendezvous::split(int rank, Rank& who, std::int64_t color,
                                          std::int64_t key) {
-  const std::int64_t values[] = {color, key};
-  meet(rank, who, {Operation::split, IntTensor::of<std::int64_t>({2}, values)});
+  const auto wish = IntTensor::of<std::int64_t>({2}, {color, key});
+  meet(rank, who, {Operation::split, &wish});
   return std::move(slots_[static_cast<std::size_t>(rank)].offspring);
 }
 
 // Called by the last to arrive in a split, alone.
-void Rendezvous::make_offspring() {
+void Rendezvous::make_offspring(std::uint64_t number) {
   struct Wish {
     std::int64_t color, key;
     int rank;
@@ -180,7 +235,7 @@ void Rendezvous::make_offspring() {
   };
   std::vector<Wish> wishes;
   for (std::size_t rank = 0; rank < calls_.size(); ++rank) {
-    const auto values = calls_[rank].tensor.values<std::int64_t>();
+    const auto values = calls_[rank].tensor->values<std::int64_t>();
     wishes.push_back({values[0], values[1], static_cast<int>(rank)});
   }
   std::ranges::sort(wishes);
@@ -189,7 +244,7 @@ void Rendezvous::make_offspring() {
         first, wishes.end(), [&](const Wish& wish) { return wish.color != first->color; });
     std::vector<int> ranks;
     for (auto wish = first; wish != last; ++wish) ranks.push_back(wish->rank);
-    const auto offspring = offspring_of("split@" + std::to_string(slots_[0].calls - 1), ranks);
+    const auto offspring = offspring_of("split@" + std::to_string(number - 1), ranks);
     for (auto wish = first; wish != last; ++wish) {
       slots_[static_cast<std::size_t>(wish->rank)].offspring = {offspring,
                                                                 static_cast<int>(wish - first)};
@@ -236,10 +291,14 @@ std::shared_ptr<Rendezvous> Rendezvous::offspring_of(const std::string& how,
 
 // --- what the census asks ---
 
+// Those who are not in the call that others may be waiting in.
 std::vector<int> Rendezvous::missing_locked() const {
+  const std::uint32_t word = parking_.word();
   std::vector<int> missing;
   for (std::size_t rank = 0; rank < slots_.size(); ++rank) {
-    if (!waits_locked(slots_[rank])) missing.push_back(static_cast<int>(rank));
+    if (progress::is_complete(word, number_of(slots_[rank].latest.load()))) {
+      missing.push_back(static_cast<int>(rank));
+    }
   }
   return missing;
 }
@@ -251,28 +310,31 @@ std::optional<int> Rendezvous::rank_of(int world_rank) const {
 }
 
 bool Rendezvous::anybody_waits() {
-  std::lock_guard lock(mutex_);
-  return arrived_ > 0;
+  const std::uint64_t arrived = arrivals_.load();
+  return (arrived & closed) == 0 && arrived % members_.size() != 0;
 }
 
 Rendezvous::LastCall Rendezvous::last_call(int rank) {
   std::lock_guard lock(mutex_);
   const Slot& slot = slots_[static_cast<std::size_t>(rank)];
+  const std::uint32_t word = parking_.word();  // before what its rank may be changing
+  const std::uint64_t latest = slot.latest.load();
   LastCall last;
-  last.stamp = slot.stamp;
-  if (slot.calls == 0) return last;
-  last.text = call_text(calls_[static_cast<std::size_t>(rank)].operation, slot.calls - 1, name_);
-  if (waits_locked(slot)) {
-    last.state = LastCall::State::waiting;
-    std::vector<int> awaited;
-    for (int missing : missing_locked()) {
-      awaited.push_back(members_[static_cast<std::size_t>(missing)]);
-    }
-    std::ranges::sort(awaited);
-    last.text += ", for world " + rank_list(awaited);
-  } else if (slot.calls > completed_) {
+  if (latest == 0) return last;
+  last.stamp = slot.stamp.load();
+  last.text = call_text(static_cast<Operation>(latest & 0xff), number_of(latest) - 1, name_);
+  if (progress::is_complete(word, number_of(latest))) return last;
+  if (failure_) {
     last.state = LastCall::State::failed;
+    return last;
   }
+  last.state = LastCall::State::waiting;
+  std::vector<int> awaited;
+  for (int missing : missing_locked()) {
+    awaited.push_back(members_[static_cast<std::size_t>(missing)]);
+  }
+  std::ranges::sort(awaited);
+  last.text += ", for world " + rank_list(awaited);
   return last;
 }
 

@@ -4,12 +4,16 @@
 // the Census. The census knows its rendezvous only weakly. Locks are taken in the order census,
 // rendezvous; the census is never locked while a rendezvous is.
 //
-// A call goes through these steps. Each rank leaves its argument at the rendezvous. All but the
-// last look on for a moment, then tell the census that they wait, and sleep. The last to arrive
-// evaluates the call for everybody, lays each rank's result in that rank's slot, counts those who
-// sleep as running again, and wakes them; each takes its own result. Nobody can enter the next call
-// before it has taken its result from this one, so a slot is never written while its owner has
-// something to take from it.
+// A call goes through these steps. Each rank leaves its argument at the rendezvous and counts
+// itself as arrived. All but the last look on for a moment, then tell the census that they wait,
+// and sleep. The last to arrive evaluates the call for everybody, lays out each rank's result, says
+// so, counts those who sleep as running again, and wakes them; each takes its own result. Nobody
+// can enter the next call before it has taken its result from this one, so a result is never
+// written while its owner has something to take.
+//
+// Ranks in step take no lock: between two cores, each cache line that goes back and forth is a good
+// part of what a small call costs, and so there are as few as can be. The lock is for those who
+// sleep, who fail, and who ask.
 #pragma once
 
 #include <atomic>
@@ -99,7 +103,7 @@ class Rendezvous {
 
   // Enters a call as `rank` of this communicator and returns when it is complete. Throws
   // ContractError and TransportError.
-  reference::Result meet(int rank, Rank& who, reference::Call call);
+  reference::Result meet(int rank, Rank& who, const reference::Call& call);
 
   // A communicator made by a collective or a local call, and the caller's rank in it.
   struct Membership {
@@ -129,40 +133,52 @@ class Rendezvous {
   // What only its rank writes, but for the offspring: on cache lines of its own, since the ranks
   // are on different cores.
   struct alignas(reference::cache_line) Slot {
-    std::uint64_t calls = 0;  // entered here
-    std::uint64_t stamp = 0;
+    // The latest call entered here, as number * 256 + operation, so that both are of one call.
+    // Numbers begin with 1; 0 is none.
+    std::atomic<std::uint64_t> latest{0};
+    std::atomic<std::uint64_t> stamp{0};
     Membership offspring;
   };
 
-  void await(std::uint32_t seen);
-  void complete();
-  void make_offspring();
-  void release_locked();
-  bool waits_locked(const Slot& slot) const { return !failure_ && slot.calls > completed_; }
-  void fail_locked(const std::string& message);
+  void await(std::uint32_t seen, std::uint64_t number);
+  void complete(std::uint64_t number);
+  void make_offspring(std::uint64_t number);
+  // Fails this communicator, or nothing if it has failed before; with `waiting_in`, only while that
+  // call has not seen all members arrive.
+  void fail_locked(const std::string& message, std::optional<std::uint64_t> waiting_in = {});
+  void release_failed_locked(std::uint64_t number);
+  [[noreturn]] void throw_failure();
   std::vector<int> missing_locked() const;
   std::shared_ptr<Rendezvous> offspring_of(const std::string& how,
                                            const std::vector<int>& ranks) const;
 
+  // Never written once it is made.
   const std::shared_ptr<Census> census_;
   const std::string name_;
   const std::vector<int> members_;
   const Options options_;
+
+  // How many calls have been completed, with results or with a breach; see `progress` in
+  // rendezvous.cpp.
   Parking parking_;
 
-  // Not on the cache line that those who wait look at.
+  // All arrivals so far, over all calls: with N members, call number k is complete with the arrival
+  // k * N. Once the bit `closed` is set nobody arrives any more: this communicator has failed.
+  static constexpr std::uint64_t closed = std::uint64_t{1} << 63;
+  alignas(reference::cache_line) std::atomic<std::uint64_t> arrivals_{0};
+
   alignas(reference::cache_line) BriefMutex mutex_;
-  int arrived_ = 0;
-  int parked_ = 0;           // of those, how many the census counts as waiting
-  bool completing_ = false;  // all have arrived, the last one is at work without the lock
-  std::shared_ptr<const TransportError> failure_;
-  // How many calls all members have come out of, with results or with a breach; that of the last,
-  // if it had one. Both are written while everybody waits, and can be read without the lock by a
-  // rank that was in that call until it enters the next.
-  std::uint64_t completed_ = 0;
+  // How many ranks the census counts as waiting in the calls of even and of odd numbers. Two, since
+  // a rank may wait in the next call before the last to arrive in this one has looked. Changed
+  // under the lock.
+  std::atomic<int> parked_[2] = {0, 0};
+  std::shared_ptr<const TransportError> failure_;  // under the lock
+  // Of the latest call that had one. Written while everybody waits, and read by a rank that was in
+  // that call before it enters the next.
   std::shared_ptr<const ContractError> breach_;
+
+  // Per rank. Entries share no cache line.
   std::vector<Slot> slots_;
-  // Per rank, apart from the slots because the oracle wants them side by side.
   std::vector<reference::Call> calls_;
   std::vector<reference::Result> results_;
 

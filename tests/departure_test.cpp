@@ -14,11 +14,13 @@
 namespace lockstep::sim {
 namespace {
 
-using testing::tensor;
 using std::chrono::milliseconds;
+using testing::tensor;
 using Counts = std::vector<std::int64_t>;
 
-FloatTensor number(float value) { return tensor<float>({1}, {value}); }
+FloatTensor number(float value) {
+  return tensor<float>({1}, {value});
+}
 
 // What the call throws, or "returned".
 template <class Call>
@@ -108,10 +110,11 @@ TEST(Departure, LeavesCommunicatorsThatDoNotNeedTheRankAtWork) {
     text += "\n" + told([&] { c.group({0, 1, 2, 3}).all_reduce_sum(number(1)); });
     return text;
   });
-  EXPECT_EQ(messages[0],
-            "communicator world: rank 3 can no longer arrive: it returned (made no call)\n"
-            "communicator world.group{0, 1, 2, 3}: rank 3 can no longer arrive: it returned (made no "
-            "call)");
+  EXPECT_EQ(
+      messages[0],
+      "communicator world: rank 3 can no longer arrive: it returned (made no call)\n"
+      "communicator world.group{0, 1, 2, 3}: rank 3 can no longer arrive: it returned (made no "
+      "call)");
   EXPECT_EQ(messages[1], messages[0]);
 }
 
@@ -177,6 +180,31 @@ TEST(WaitingInACircle, OfThreeIsReportedToo) {
   }
 }
 
+TEST(WaitingInACircle, IsReportedHoweverOftenRanksSleptAndWereWokenBefore) {
+  // Those who sleep are counted, and are counted as running again by whoever wakes them, though
+  // they may sleep in the next call before that one has got to it.
+  constexpr int ranks = 16;
+  constexpr int calls = 40;
+  World world(ranks);
+  for (int round = 0; round < 10; ++round) {
+    const auto messages = world.run([&](Communicator c) {
+      for (int call = 0; call < calls; ++call) {
+        // One rank comes too late for the others to stay awake.
+        if (call % 2 == 0 && (call + round) % ranks == c.rank()) {
+          std::this_thread::sleep_for(milliseconds(3));
+        }
+        c.all_reduce_sum(number(1));
+      }
+      const int next = (c.rank() + 1) % ranks;
+      return told([&] { c.group({c.rank(), next}).all_reduce_sum(number(1)); });
+    });
+    for (const std::string& message : messages) {
+      EXPECT_NE(message.find("every rank that still runs is waiting"), std::string::npos)
+          << message;
+    }
+  }
+}
+
 TEST(Deadlines, FindARankThatIsStuckInItsOwnCodeForEveryOperationAlike) {
   for (const auto& operation : every_operation) {
     World world(3, {.timeout = milliseconds(200)});
@@ -209,7 +237,8 @@ TEST(Deadlines, ThatAreLongEnoughChangeNothing) {
 TEST(Handles, ThatAreAllDroppedMeanThatTheRankHasLeft) {
   std::vector<Communicator> handles = make_communicators(2);
   std::string message;
-  std::thread survivor([c = handles[1], &message] { message = told([&] { c.all_reduce_sum(number(1)); }); });
+  std::thread survivor(
+      [c = handles[1], &message] { message = told([&] { c.all_reduce_sum(number(1)); }); });
   std::this_thread::sleep_for(milliseconds(20));
   handles.clear();
   survivor.join();
@@ -281,13 +310,13 @@ TEST(Handles, DroppedByAnExceptionThatIsCaughtAreToldAtTheNextCall) {
 TEST(Failures, OfLockstepsOwnTypeCarryHowTheOthersFared) {
   World world(3);
   try {
-    world.run([](Communicator c) {
-      c.all_gather_float(FloatTensor::zeros(DType::f32, {c.rank() + 1}));
-    });
+    world.run(
+        [](Communicator c) { c.all_gather_float(FloatTensor::zeros(DType::f32, {c.rank() + 1})); });
     ADD_FAILURE() << "nothing was thrown";
   } catch (const ContractError& error) {
     EXPECT_EQ(error.attached().size(), 2u);
-    EXPECT_NE(std::string(error.what()).find("the same on rank"), std::string::npos) << error.what();
+    EXPECT_NE(std::string(error.what()).find("the same on rank"), std::string::npos)
+        << error.what();
   }
   EXPECT_EQ(world.failures().size(), 3u);
 }

@@ -102,7 +102,7 @@ Answer Rank::right(const Call& call) {
 Answer Rank::had_they_passed(std::span<const Call> calls, SumRule rule) const {
   std::vector<reference::Call> theirs;
   for (const Call& call : calls) {
-    theirs.push_back({call.operation, call.x, call.root, call.send_counts});
+    theirs.push_back({call.operation, &call.x, call.root, call.send_counts});
   }
   std::vector<Answer> answers(calls.size());
   if (const auto breach = reference::evaluate(theirs, rule, answers)) {

@@ -66,16 +66,18 @@ Outcome<VariableTensorExchange<IntTensor>> all_to_all_v(
 // are made of, and what a simulated communicator calls.
 //
 // Where ranks are threads, each on a core of its own, each writes and takes what is its own in a
-// list of calls and a list of results. Entries therefore share no cache line.
+// list of calls and a list of results. Entries therefore share no cache line, and a call is one.
 inline constexpr std::size_t cache_line = 64;  // bytes
 
-// What one rank passes to one collective.
+// What one rank passes to one collective. Refers to what the rank holds: handing over a tensor
+// costs two counts of its holders, which in a small call would be seen.
 struct alignas(cache_line) Call {
   Operation operation = Operation::split;
-  Tensor tensor;
+  const Tensor* tensor = nullptr;                  // must be one when the call is evaluated
   std::int64_t root = 0;                           // broadcast_float
   std::span<const std::int64_t> send_counts = {};  // the exchanges: rows for each rank
 };
+static_assert(sizeof(Call) == cache_line);
 // What it gets back.
 struct alignas(cache_line) Result {
   Tensor value;

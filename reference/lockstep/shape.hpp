@@ -17,8 +17,16 @@ namespace lockstep {
 inline constexpr std::int64_t largest_size = INT64_MAX;
 
 // a + b and a * b of non-negative sizes, or nothing beyond `largest_size`.
-std::optional<std::int64_t> checked_add(std::int64_t a, std::int64_t b);
-std::optional<std::int64_t> checked_multiply(std::int64_t a, std::int64_t b);
+inline std::optional<std::int64_t> checked_add(std::int64_t a, std::int64_t b) {
+  std::int64_t sum;
+  if (__builtin_add_overflow(a, b, &sum)) return std::nullopt;
+  return sum;
+}
+inline std::optional<std::int64_t> checked_multiply(std::int64_t a, std::int64_t b) {
+  std::int64_t product;
+  if (__builtin_mul_overflow(a, b, &product)) return std::nullopt;
+  return product;
+}
 
 // The lengths of a tensor's axes, leading axis first; possibly none. Short shapes (all that occur
 // in practice) live inside the object, so that passing a tensor around never allocates.

@@ -26,8 +26,9 @@ namespace lockstep {
 // bytes without asking what they mean works on.
 class Tensor {
  public:
-  // An empty tensor: [0].
-  explicit Tensor(DType dtype = DType::f32) : Tensor(dtype, Shape{0}, Storage(), 0) {}
+  // An empty tensor: [0] of f32, or of another dtype.
+  Tensor() : shape_{0} {}
+  explicit Tensor(DType dtype);
 
   // Elements are indeterminate until written through mutable_bytes().
   static Tensor uninitialized(DType dtype, const Shape& shape);
@@ -77,14 +78,21 @@ class Tensor {
   friend bool same_bits(const Tensor& a, const Tensor& b);
 
  private:
-  Tensor(DType dtype, const Shape& shape, Storage storage, std::int64_t offset);
+  // Of as many elements as the shape says, which is known to be possible.
+  Tensor(DType dtype, const Shape& shape, std::int64_t elements, Storage storage,
+         std::int64_t offset)
+      : dtype_(dtype),
+        shape_(shape),
+        elements_(elements),
+        storage_(std::move(storage)),
+        offset_(offset) {}
   void require_type(DType wanted) const;
 
-  DType dtype_;
+  DType dtype_ = DType::f32;
   Shape shape_;
-  std::int64_t elements_;
+  std::int64_t elements_ = 0;
   Storage storage_;
-  std::int64_t offset_;  // bytes from the start of the storage
+  std::int64_t offset_ = 0;  // bytes from the start of the storage
 };
 
 bool same_bits(const Tensor& a, const Tensor& b);
