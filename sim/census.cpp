@@ -98,6 +98,7 @@ void Census::settle_deadlock() {
     }
     table += "\n  world rank " + std::to_string(rank) + " " + describe_locked(rank);
   }
+  if (running_.load() > 0) return;  // or while this was written down
   for (const std::shared_ptr<Rendezvous>& rendezvous : living) {
     if (rendezvous->anybody_waits()) {
       rendezvous->fail(

@@ -96,7 +96,7 @@ reference::Result Rendezvous::meet(int rank, Rank& who, const reference::Call& c
 
 // Told to the census only now: between ranks in step nobody comes here, and a count that all of
 // them change at every call would go back and forth between the cores.
-void Rendezvous::await(std::uint32_t seen, std::uint64_t number) {
+void Rendezvous::await(std::uint32_t seen, std::uint64_t number) noexcept {
   std::atomic<int>& parked = parked_[number % 2];
   {
     std::lock_guard lock(mutex_);
@@ -110,7 +110,8 @@ void Rendezvous::await(std::uint32_t seen, std::uint64_t number) {
   }
   census_->park();
   std::optional<Parking::Clock::time_point> deadline;
-  if (options_.timeout) {
+  // A limit of decades is none, and would go beyond what a clock can tell.
+  if (options_.timeout && *options_.timeout < std::chrono::years(100)) {
     deadline = Parking::Clock::now() +
                std::chrono::duration_cast<Parking::Clock::duration>(*options_.timeout);
   }
@@ -120,7 +121,7 @@ void Rendezvous::await(std::uint32_t seen, std::uint64_t number) {
     std::vector<int> missing;
     {
       std::lock_guard lock(mutex_);
-      missing = missing_locked();
+      missing = missing_locked(parking_.word());
     }
     if (missing.empty()) continue;
     const auto limit = std::chrono::duration_cast<std::chrono::milliseconds>(*options_.timeout);
@@ -138,15 +139,19 @@ void Rendezvous::await(std::uint32_t seen, std::uint64_t number) {
   // wake. A rank that is faster counts itself: it must not run, let alone park again, uncounted.
   if (parked.load() > 0) {
     std::lock_guard lock(mutex_);
-    if (parked.load() > 0) {
-      parked.fetch_sub(1);
-      census_->unpark(1);
-    }
+    if (parked.load() > 0) unpark_locked(number, 1);
   }
 }
 
+// First the census, since others look at what is left to be counted without the lock, and go on
+// when that is nothing.
+void Rendezvous::unpark_locked(std::uint64_t number, int ranks) {
+  census_->unpark(ranks);
+  parked_[number % 2].fetch_sub(ranks);
+}
+
 // Called by the last to arrive, alone.
-void Rendezvous::complete(std::uint64_t number) {
+void Rendezvous::complete(std::uint64_t number) noexcept {
   std::uint32_t word = progress::after(number);
   try {
     if (const std::optional<Breach> found =
@@ -171,16 +176,16 @@ void Rendezvous::complete(std::uint64_t number) {
   parking_.change_to(word);
   // This rank counts as running as long as it has not counted the others, so that the census never
   // takes those who are about to wake for a world in which nobody runs.
-  if (std::atomic<int>& parked = parked_[number % 2]; parked.load() > 0) {
+  if (const std::atomic<int>& parked = parked_[number % 2]; parked.load() > 0) {
     std::lock_guard lock(mutex_);
-    census_->unpark(parked.exchange(0));
+    unpark_locked(number, parked.load());
   }
   parking_.wake();
 }
 
 // Those who wait in this call may go, without having it completed. Wakes nobody yet.
 void Rendezvous::release_failed_locked(std::uint64_t number) {
-  census_->unpark(parked_[number % 2].exchange(0));
+  unpark_locked(number, parked_[number % 2].load());
   parking_.add_bits(progress::failed);
 }
 
@@ -188,11 +193,13 @@ void Rendezvous::fail_locked(const std::string& message, std::optional<std::uint
   if (failure_) return;
   std::uint64_t arrived = arrivals_.load();
   std::uint64_t number;  // of the call that is being entered, or will be next
+  std::shared_ptr<const TransportError> failure;
   do {
     number = arrived / members_.size() + 1;
     if (waiting_in && number != *waiting_in) return;
-  } while (!arrivals_.compare_exchange_weak(arrived, arrived | closed));
-  failure_ = std::make_shared<TransportError>(message, missing_locked());
+    failure = std::make_shared<TransportError>(message, missing_locked(parking_.word()));
+  } while (!arrivals_.compare_exchange_strong(arrived, arrived | closed));
+  failure_ = std::move(failure);
   // Where all have arrived, that call is as good as complete: whoever is in it gets its result.
   if (arrived % members_.size() == 0) return;
   release_failed_locked(number);
@@ -291,9 +298,7 @@ std::shared_ptr<Rendezvous> Rendezvous::offspring_of(const std::string& how,
 
 // --- what the census asks ---
 
-// Those who are not in the call that others may be waiting in.
-std::vector<int> Rendezvous::missing_locked() const {
-  const std::uint32_t word = parking_.word();
+std::vector<int> Rendezvous::missing_locked(std::uint32_t word) const {
   std::vector<int> missing;
   for (std::size_t rank = 0; rank < slots_.size(); ++rank) {
     if (progress::is_complete(word, number_of(slots_[rank].latest.load()))) {
@@ -330,11 +335,11 @@ Rendezvous::LastCall Rendezvous::last_call(int rank) {
   }
   last.state = LastCall::State::waiting;
   std::vector<int> awaited;
-  for (int missing : missing_locked()) {
+  for (int missing : missing_locked(word)) {
     awaited.push_back(members_[static_cast<std::size_t>(missing)]);
   }
   std::ranges::sort(awaited);
-  last.text += ", for world " + rank_list(awaited);
+  if (!awaited.empty()) last.text += ", for world " + rank_list(awaited);
   return last;
 }
 

@@ -140,15 +140,19 @@ class Rendezvous {
     Membership offspring;
   };
 
-  void await(std::uint32_t seen, std::uint64_t number);
-  void complete(std::uint64_t number);
+  // A rank that has arrived must not leave before its call has ended, for others may be at its
+  // argument: when there is no memory even for an error, that is the end.
+  void await(std::uint32_t seen, std::uint64_t number) noexcept;
+  void complete(std::uint64_t number) noexcept;
   void make_offspring(std::uint64_t number);
   // Fails this communicator, or nothing if it has failed before; with `waiting_in`, only while that
   // call has not seen all members arrive.
   void fail_locked(const std::string& message, std::optional<std::uint64_t> waiting_in = {});
   void release_failed_locked(std::uint64_t number);
+  void unpark_locked(std::uint64_t number, int ranks);
   [[noreturn]] void throw_failure();
-  std::vector<int> missing_locked() const;
+  // Those who are not in the call that follows the one that `word` tells of.
+  std::vector<int> missing_locked(std::uint32_t word) const;
   std::shared_ptr<Rendezvous> offspring_of(const std::string& how,
                                            const std::vector<int>& ranks) const;
 
