@@ -220,22 +220,6 @@ void polling_for_ever() {
   r.synchronize();
 }
 
-void polling_for_a_rank_that_never_joins() {
-  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
-  config.blocking = 0;
-  ncclUniqueId id;
-  NCCL(ncclGetUniqueId(&id));
-  CUDA(cudaSetDevice(0));
-  ncclComm_t comm = nullptr;
-  ncclResult_t state = ncclCommInitRankConfig(&comm, mistaken ? 2 : 1, id, 0, &config);
-  EXPECT(state == ncclSuccess || state == ncclInProgress);
-  do {
-    NCCL(ncclCommGetAsyncError(comm, &state));
-  } while (state == ncclInProgress);
-  NCCL(state);
-  NCCL(state == ncclSuccess ? ncclCommDestroy(comm) : ncclCommAbort(comm));
-}
-
 void a_stream_of_another_device() {
   Ranks r(2);
   together(r, [&](std::size_t rank) {
@@ -285,7 +269,6 @@ constexpr Program programs[] = {
     {"overlapping_buffers", overlapping_buffers},
     {"overlap_in_a_group", overlap_in_a_group},
     {"polling_for_ever", polling_for_ever},
-    {"polling_for_a_rank_that_never_joins", polling_for_a_rank_that_never_joins},
     {"a_stream_of_another_device", a_stream_of_another_device},
     {"a_root_that_is_none", a_root_that_is_none},
     {"a_destroyed_operator", a_destroyed_operator},

@@ -49,29 +49,45 @@ void two_threads() {
   r.synchronize();
 }
 
-void not_waiting_for_progress() {
+// Begins to join as rank 0, on device 0, without blocking.
+ncclComm_t join_without_blocking(int ranks) {
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
   config.blocking = 0;
   ncclUniqueId id;
   NCCL(ncclGetUniqueId(&id));
   CUDA(cudaSetDevice(0));
   ncclComm_t comm = nullptr;
-  ncclResult_t state = ncclCommInitRankConfig(&comm, 1, id, 0, &config);
+  const ncclResult_t state = ncclCommInitRankConfig(&comm, ranks, id, 0, &config);
   EXPECT(state == ncclSuccess || state == ncclInProgress);
-  const auto finish = [&] {
-    do {
-      NCCL(ncclCommGetAsyncError(comm, &state));
-    } while (state == ncclInProgress);
-    NCCL(state);
-  };
-  finish();
+  return comm;
+}
+
+// Polls until what the communicator is at has ended, and says how.
+ncclResult_t ended(ncclComm_t comm) {
+  ncclResult_t state = ncclSuccess;
+  do {
+    NCCL(ncclCommGetAsyncError(comm, &state));
+  } while (state == ncclInProgress);
+  return state;
+}
+
+void polling_for_a_rank_that_never_joins() {
+  ncclComm_t comm = join_without_blocking(mistaken ? 2 : 1);
+  const ncclResult_t state = ended(comm);
+  NCCL(state);
+  NCCL(state == ncclSuccess ? ncclCommDestroy(comm) : ncclCommAbort(comm));
+}
+
+void not_waiting_for_progress() {
+  ncclComm_t comm = join_without_blocking(1);
+  NCCL(ended(comm));
   float* data = nullptr;
   CUDA(cudaMalloc(reinterpret_cast<void**>(&data), count * sizeof(float)));
   CUDA(cudaMemset(data, 0, count * sizeof(float)));
   for (int call = 0; call < 2; ++call) {
-    state = ncclAllReduce(data, data, count, ncclFloat, ncclSum, comm, nullptr);
+    const ncclResult_t state = ncclAllReduce(data, data, count, ncclFloat, ncclSum, comm, nullptr);
     EXPECT(state == ncclSuccess || state == ncclInProgress);
-    if (!mistaken || call == 1) finish();
+    if (!mistaken || call == 1) NCCL(ended(comm));
   }
   CUDA(cudaDeviceSynchronize());
   NCCL(ncclCommDestroy(comm));
@@ -137,6 +153,7 @@ constexpr Program programs[] = {
     {"after_destroy", after_destroy},
     {"after_finalize", after_finalize},
     {"two_threads", two_threads},
+    {"polling_for_a_rank_that_never_joins", polling_for_a_rank_that_never_joins},
     {"not_waiting_for_progress", not_waiting_for_progress},
     {"one_device_twice", one_device_twice},
     {"one_id_twice", one_id_twice},
